@@ -1,0 +1,36 @@
+"""For tests and notebooks alike: this checkout's package, its records to compare with, and no model hub."""
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def pytest_collection_modifyitems(config, items):
+    """A run of everything that finds no notebook is broken, not green."""
+    if config.args == config.getini("testpaths"):
+        found = {item.path.stem for item in items if item.path.suffix == ".ipynb"}
+        missing = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - found
+        if missing or not found:
+            raise pytest.UsageError(
+                f"no test was collected from the notebooks {sorted(missing)}: is nbval installed and switched on?"
+            )
+
+
+@pytest.fixture
+def run_snippet(tmp_path, monkeypatch, capsys):
+    """Runs a snippet as a program, in an empty folder; returns what it defined and what it printed."""
+
+    def run(name):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("EVIDENCE_VERIFY")  # a snippet is no notebook with a record
+        defined = runpy.run_path(str(ROOT / "snippets" / name), run_name="__main__")
+        return defined, capsys.readouterr().out
+
+    return run

@@ -1,0 +1,6 @@
+"""Carries a figure from the run that made it to the sentence that a reader sees.
+
+The modules stand in one line, and each imports only those before it:
+problems, machine, measure, trace, records, claims, notebooks, pages, lint, __main__.
+`trace` and `measure` need torch; everything that builds the site does not.
+"""

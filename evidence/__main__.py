@@ -1,0 +1,97 @@
+"""Command line: check, pair, record, verify, port. `make` calls it; `python -m evidence --help` lists it."""
+
+import argparse
+import socket
+import sys
+from pathlib import Path
+
+from . import lint, notebooks, records
+from .problems import Problem, nearest
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m evidence", description="Figures from runs to pages.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
+    commands.add_parser("pair", help="write the install cell of this version into every notebook")
+    for name, text in (
+        ("record", "execute notebooks with this python; write .ipynb and record"),
+        ("verify", "execute notebooks and compare every traced and derived figure with its record; write nothing"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("notebooks", nargs="*", help="names; all by default")
+    commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
+    asked = parser.parse_args(arguments)
+    try:
+        return {"check": check, "pair": pair, "record": record, "verify": verify, "port": port}[asked.command](asked)
+    except Problem as problem:
+        print(problem, file=sys.stderr)
+        return 1
+
+
+def check(asked):
+    problems = lint.check()
+    for name in notebooks.names():
+        problems += notebooks.check(name)
+        problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    found = records.load_all()
+    claims = {(notebook, name) for notebook, kept in found.items() for record in kept for name in record.data["claims"]}
+    print(
+        f"{len(claims)} claims in {len(found)} notebooks, {sum(map(len, found.values()))} records: "
+        f"{len(problems) or 'no'} problem{'s' * (len(problems) != 1)}"
+    )
+    return bool(problems)
+
+
+def pair(asked):
+    notebooks.refresh_install_cells()
+
+
+def record(asked):
+    for name in _names(asked):
+        notebooks.record(name, say=_say)
+
+
+def verify(asked):
+    for name in _names(asked):
+        notebooks.verify(name, say=_say)
+
+
+def port(asked):
+    for number in range(asked.number, asked.number + 100):
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+        if number != asked.number:
+            raise Problem("Makefile", f"port {asked.number} is in use", f"PORT={number} make serve")
+        return 0
+    raise Problem(
+        "Makefile",
+        f"ports {asked.number} to {asked.number + 99} are in use",
+        "end what listens there, or choose another with PORT=...",
+    )
+
+
+def _names(asked):
+    known = notebooks.names()
+    for name in asked.notebooks:
+        if name not in known:
+            raise Problem(
+                notebooks.FOLDER / f"{name}.py",
+                f"there is no notebook {name}{nearest(name, known)}",
+                f"take one of {', '.join(known)}",
+            )
+    return asked.notebooks or known
+
+
+def _say(text):
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""What a notebook says: `start`, then `claim` and `table`.
+
+Each shows its statement to the reader of the notebook and leaves it, as data, in the cell's output; a record is made
+from these outputs and from nothing else. A claim whose bound does not hold raises, and so fails the notebook.
+
+Where EVIDENCE_VERIFY names a results folder (the tests set it), every exact value, traced or derived, is compared with
+the record there, and a difference of more than 1 % raises.
+"""
+
+import datetime
+import math
+import os
+import re
+from html import escape
+from pathlib import Path
+
+from . import machine, records
+from .problems import nearest
+from .records import KINDS, broken_bound, format_number, format_value
+
+MIME = {kind: f"application/vnd.evidence.{kind}+json" for kind in ("start", "claim", "table")}
+
+_run = {"notebook": None, "names": set()}
+
+
+class ClaimError(AssertionError):
+    """A claim does not hold, or is not one."""
+
+
+class Shown:
+    """What a cell displays: HTML and text for people, and the data that a record is made from."""
+
+    def __init__(self, kind, data, text, html):
+        self.kind, self.data, self.text, self.html = kind, data, text, html
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": self.text, "text/html": self.html, MIME[self.kind]: self.data}
+
+    def __repr__(self):
+        return self.text
+
+
+def start(notebook):
+    """Opens a run of the named notebook and shows the machine and the software it runs on."""
+    _run.update(notebook=notebook, names=set())
+    here, versions = machine.describe(), machine.software()
+    data = {
+        "notebook": notebook,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": here,
+        "software": versions,
+    }
+    _show(Shown("start", data, *rendered("start", data)))
+
+
+def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, spread=None, source=None, because=None):
+    """States a value and bounds it.
+
+    name: lower case with hyphens, unique in the notebook; a page shows the value by `[[notebook:name]]`.
+    sentence: what is claimed, with the conditions that a reader needs; without the value.
+    value: a number in `unit`; None where this machine cannot give one, with the reason in `because`.
+    kind: "derived" (arithmetic), "traced" (fake tensors), "measured" (timed or counted here), "cited" (with `source`).
+    at_least, at_most: the bound, at least one side of it for whatever a run computed.
+    spread: min, max and repeats of a measurement (`Timing.spread`).
+    """
+    _check_kind(f"claim {name}", kind, source)
+    if len(sentence) < 10:
+        raise ClaimError(f"claim {name}: {sentence!r} is no sentence: say what is claimed, and under which conditions")
+    if kind != "cited" and at_least is None and at_most is None:
+        raise ClaimError(f"claim {name}: give a bound (at_least, at_most) that a wrong value would break")
+    for limit in (at_least, at_most):
+        if limit is not None and not math.isfinite(limit):
+            raise ClaimError(f"claim {name}: the bound {limit} can't fail: give one that a wrong value would break")
+    data = {"sentence": sentence, "kind": kind, "unit": unit}
+    data |= {
+        key: given
+        for key, given in (("at_least", at_least), ("at_most", at_most), ("spread", spread), ("source", source))
+        if given is not None
+    }
+    if value is None:
+        if len(because or "") < 5:
+            raise ClaimError(f"claim {name}: there is no value, so say why: because='this machine has no GPU'")
+        data["because"] = because
+        _leave("claim", name, data)
+        return None
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise ClaimError(f"claim {name}: the value is {value!r}, which is no number") from None
+    if not math.isfinite(value):
+        raise ClaimError(f"claim {name}: the value is {value}")
+    data["value"] = value
+    if broken := broken_bound(value, data):
+        raise ClaimError(f"claim {name} does not hold: {sentence}: {broken}")
+    _compare("claims", name, kind, value)
+    _leave("claim", name, data)
+    return value
+
+
+def table(name, title, columns, rows, *, kind, source=None):
+    """Shows a table and leaves it for pages and charts.
+
+    columns: {key: header}, with the unit in the header, e.g. {"batch": "Batch size", "peak": "Peak memory, GiB"}.
+    rows: a list of {key: value}; None where a cell is not measured.
+    """
+    _check_kind(f"table {name}", kind, source)
+    if missing := [key for row in rows for key in columns if key not in row]:
+        raise ClaimError(f"table {name}: a row lacks {missing[0]!r}")
+    cells = [[row[key] for key in columns] for row in rows]
+    data = {"title": title, "kind": kind, "columns": dict(columns), "rows": cells} | (
+        {"source": source} if source else {}
+    )
+    for row, line in enumerate(cells):
+        for key, cell in zip(columns, line):
+            if isinstance(cell, float) and not math.isfinite(cell):
+                raise ClaimError(f"table {name}, row {row + 1}, {key}: the value is {cell}")
+            _compare("tables", name, kind, cell, row, key)
+    _leave("table", name, data)
+
+
+def rendered(kind, data):
+    """What a cell shows for its data, as text and as HTML. `check` renders the record again and compares."""
+    return {"start": _rendered_start, "claim": _rendered_claim, "table": _rendered_table}[kind](data)
+
+
+def _rendered_start(data):
+    here = data["machine"]
+    facts = {"machine": here["label"], "memory": f"{here['memory_gib']} GiB"} | data["software"]
+    if "gpu" in here:
+        facts["GPU memory"] = f"{here['gpu_memory_gib']} GiB"
+    text = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return text, f"<p>{escape(text)}</p>"
+
+
+def _rendered_claim(data):
+    sentence, unit = data["sentence"], data["unit"]
+    if "because" in data:
+        reason = f"does not apply here, because {data['because']}"
+        return f"{sentence}: {reason}", f"<p>{escape(sentence)}: <em>{escape(reason)}</em></p>"
+    shown = format_value(data["value"], unit)
+    bounds = [
+        f"{words} {format_value(data[key], unit)}"
+        for words, key in (("at least", "at_least"), ("at most", "at_most"))
+        if key in data
+    ]
+    note = f"{data['kind']}; {', '.join(bounds)}" if bounds else data["kind"]
+    return (
+        f"{sentence}: {shown} ({note})",
+        f"<p>{escape(sentence)}: <strong>{escape(shown)}</strong> <small>({escape(note)})</small></p>",
+    )
+
+
+def _rendered_table(data):
+    headers, lines = list(data["columns"].values()), [[format_number(cell) for cell in row] for row in data["rows"]]
+    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+    text = "\n".join(" | ".join(line) for line in [headers, *lines])
+    return f"{data['title']}\n{text}", (
+        f"<p><strong>{escape(data['title'])}</strong> <small>({data['kind']})</small></p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _check_kind(what, kind, source):
+    if kind not in KINDS:
+        raise ClaimError(f"{what}: kind={kind!r}{nearest(str(kind), KINDS)}, choose one of {', '.join(KINDS)}")
+    if kind == "cited" and not (source or "").startswith("https://"):
+        raise ClaimError(f"{what}: a cited figure needs source='https://...'")
+
+
+def _leave(kind, name, data):
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise ClaimError(f"{kind} {name!r}: a name is lower-case words with hyphens, like checkpointing-memory")
+    if name in _run["names"]:
+        raise ClaimError(f"{kind} {name!r} stands twice in this notebook: give one of them another name")
+    _run["names"].add(name)
+    _show(Shown(kind, {"name": name} | data, *rendered(kind, data)))
+
+
+def _show(shown):
+    try:
+        from IPython.display import display
+    except ImportError:  # run as a plain script
+        print(shown.text)
+    else:
+        display(shown)
+
+
+def _compare(collection, name, kind, value, row=None, key=None):
+    """Under EVIDENCE_VERIFY: an exact value must be the one in the record."""
+    folder = os.environ.get("EVIDENCE_VERIFY")
+    if not folder or kind not in records.EXACT or not isinstance(value, (int, float)) or not _run["notebook"]:
+        return
+    again = f"if the change is meant, make the record again with `make record NOTEBOOKS={_run['notebook']}`"
+    try:
+        record, entry = records.find(records.load_all(Path(folder)), _run["notebook"], name, collection)[0]
+        stored = entry["value"] if row is None else entry["rows"][row][list(entry["columns"]).index(key)]
+    except (LookupError, ValueError) as error:
+        raise ClaimError(f"{name}: the records do not hold this figure ({error}): {again}") from None
+    place = "" if row is None else f", row {row + 1}, {key}"
+    if not isinstance(stored, (int, float)):
+        raise ClaimError(
+            f"{name}{place}: this run gives {value:g}, {record.path.name} of {record.date} says {stored}: {again}"
+        )
+    if records.differs(value, stored):
+        raise ClaimError(
+            f"{name}{place}: this run gives {value:g}, {record.path.name} of {record.date} says {stored:g}: {again}"
+        )

@@ -1,0 +1,75 @@
+"""Times training steps and reads their peak memory, fairly.
+
+On a CPU: one thread and CPU time, so that a busy machine changes the figure little. On an accelerator: wall time around
+a synchronised step. Variants that are compared run in turn (A B C, A B C, ...), and the fastest repeat counts: what
+disturbs a run only ever makes it slower.
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call, of every repeat after the warm-up."""
+
+    seconds: tuple
+
+    @property
+    def best(self):
+        return min(self.seconds)
+
+    @property
+    def spread(self):
+        """For a record: {"min", "max"} in seconds and the number of repeats."""
+        return {"min": self.best, "max": max(self.seconds), "repeats": len(self.seconds)}
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peak memory of a step on the accelerator, in bytes."""
+
+    allocated: int  # by tensors
+    reserved: int  # by PyTorch's allocator: tensors and what it holds back for the next ones
+
+
+def one_thread():
+    """Makes PyTorch use one CPU thread from here on, so that CPU time is comparable between runs."""
+    torch.set_num_threads(1)
+
+
+def interleaved(steps, repeats=5, warmup=1):
+    """Times each of `steps` ({name: function without arguments}); returns {name: Timing}."""
+    seconds = {name: [] for name in steps}
+    for round_number in range(warmup + repeats):
+        for name, step in steps.items():
+            elapsed = _time(step)
+            if round_number >= warmup:
+                seconds[name].append(elapsed)
+    return {name: Timing(tuple(values)) for name, values in seconds.items()}
+
+
+def peak_memory(step):
+    """Runs `step` once and returns its `Peak`; None on a machine without an accelerator that keeps count."""
+    if not torch.cuda.is_available():
+        step()
+        return None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return Peak(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+
+
+def _time(step):
+    if not torch.cuda.is_available():
+        started = time.process_time()
+        step()
+        return time.process_time() - started
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    return time.perf_counter() - started

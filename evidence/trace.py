@@ -1,0 +1,360 @@
+"""Peak memory by category and FLOPs of a training step, at full scale, without a GPU.
+
+The real model code runs on *fake* tensors: they have a shape, a dtype and a storage size, and no data. A tracker sees
+every operator, adds up the storages that are alive, and counts the FLOPs. So an 8-billion-parameter step takes seconds
+and a few hundred MiB, and its bytes are those of the real tensors (`tests/test_trace.py` compares them on a small model).
+
+The fake tensors stand for a GPU's, so the operators are a GPU's too (`GpuOperators`): the attention kernel that CUDA
+would choose, the fused dropout with its one-byte mask, and CUDA's list of what autocast keeps in fp32.
+
+What the allocator of a real GPU adds is *not* in these figures: rounding to blocks, fragmentation, workspaces of cuBLAS
+and of kernels, and the CUDA context. Bytes are bytes; 1 GiB = 2**30 bytes.
+"""
+
+import contextlib
+import copy
+import time
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import _engine_run_backward
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+GiB = 2**30
+
+# On real tensors transformers looks at the mask and drops it when no token is padding, which lets PyTorch choose the
+# flash kernel. Fake tensors have no values to look at. A name that transformers has no mask for is given none.
+UNMASKED_SDPA = "sdpa_without_mask"
+AttentionInterface.register(UNMASKED_SDPA, sdpa_attention_forward)
+
+aten = torch.ops.aten
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
+
+OPTIMIZERS = {
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
+    "adamw_foreach": lambda parameters: torch.optim.AdamW(parameters, foreach=True),
+    "adamw_loop": lambda parameters: torch.optim.AdamW(parameters, foreach=False),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, foreach=False),
+    "sgd_momentum": lambda parameters: torch.optim.SGD(parameters, momentum=0.9, foreach=False),
+}
+
+# What CUDA's autocast runs in fp32 and the CPU's does not: https://docs.pytorch.org/docs/stable/amp.html
+# fmt: off
+FP32_UNDER_CUDA_AUTOCAST = {
+    "layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "nll_loss", "mse_loss",
+    "binary_cross_entropy_with_logits", "exp", "log", "pow", "rsqrt", "reciprocal", "softplus", "sum", "prod",
+    "cumsum", "cumprod", "norm", "logsumexp", "__pow__", "__rpow__",
+}
+# fmt: on
+ATTENTION_KERNELS = {
+    aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_flash_attention_backward,
+    aten._scaled_dot_product_efficient_attention,
+    aten._scaled_dot_product_efficient_attention_backward,
+}
+
+
+@dataclass
+class Trace:
+    """One traced training step. Sizes in bytes, FLOPs as multiply and add counted apart (a matrix product is 2mnk)."""
+
+    parameters: int  # number of parameters, not bytes
+    peak: int = 0
+    peak_by_category: dict = field(default_factory=dict)
+    after_forward: dict = field(default_factory=dict)  # of the last micro-batch, before its backward pass
+    flops: dict = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
+    timeline: list = field(default_factory=list)  # {category: bytes} every `TIMELINE_EVERY` operators
+    seconds: float = 0.0  # that the tracing took
+
+    @property
+    def peak_gib(self):
+        return self.peak / GiB
+
+    def gib(self, category):
+        """GiB of one category at the moment of the peak."""
+        return self.peak_by_category.get(category, 0) / GiB
+
+
+class GpuOperators(TorchFunctionMode):
+    """Calls, on CPU-labelled tensors, the operators that a CUDA device would run.
+
+    `attention`: "auto" chooses as CUDA does for the given dtype and mask (flash for 16-bit without a mask, else the
+    memory-efficient kernel); "flash" and "efficient" force one.
+    """
+
+    def __init__(self, attention="auto"):
+        super().__init__()
+        if attention not in ("auto", "flash", "efficient"):
+            raise ValueError(f"attention={attention!r}: choose auto, flash or efficient")
+        self.attention = attention
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            return self._attention(*args, **kwargs)
+        if func is F.dropout:
+            return _fused_dropout(*args, **kwargs)
+        if func is torch.Tensor.backward and not any(kwargs.values()):
+            return self._backward(args[0])
+        if getattr(func, "__name__", "") in FP32_UNDER_CUDA_AUTOCAST and torch.is_autocast_enabled("cpu"):
+            args, kwargs = tree_map_only(torch.Tensor, _to_fp32, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _backward(self, loss):
+        """A mode is off inside its own handler, and checkpointing recomputes the forward pass inside backward()."""
+        with self:
+            _engine_run_backward(
+                (loss,), (torch.ones_like(loss),), False, False, (), allow_unreachable=True, accumulate_grad=True
+            )
+
+    def _attention(
+        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+    ):
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+        half = query.dtype in (torch.float16, torch.bfloat16)
+        kernel = self.attention if self.attention != "auto" else "flash" if half and attn_mask is None else "efficient"
+        if kernel == "flash":
+            if attn_mask is not None:
+                raise ValueError("the flash kernel takes no attention mask: use attention='efficient'")
+            return aten._scaled_dot_product_flash_attention(
+                query, key, value, dropout_p, is_causal, False, scale=scale
+            )[0]
+        if enable_gqa:  # only the flash kernel shares key and value heads
+            groups = query.size(1) // key.size(1)
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
+            attn_mask = attn_mask.to(query.dtype).expand(query.size(0), query.size(1), query.size(2), key.size(2))
+        return aten._scaled_dot_product_efficient_attention(
+            query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale
+        )[0]
+
+
+def _fused_dropout(input, p=0.5, training=True, inplace=False):
+    """CUDA's dropout keeps a one-byte mask; the CPU's keeps one as wide as the activation."""
+    return torch.native_dropout(input, p, True)[0] if training and p > 0 else input
+
+
+def _to_fp32(tensor):
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+class Tracker(TorchDispatchMode):
+    """Adds up the storages that are alive while it is active, by category, and the FLOPs. Works on real tensors too.
+
+    - `parameters`: weights and buffers; `gradients`: what `.grad` holds; `optimizer`: its state
+    - `activations`: what the forward pass (or its recomputation under checkpointing) allocated and still holds
+    - `weight copies`: parameters in another dtype, which autocast makes and keeps for the backward pass
+    - `temporaries`: everything else: the intermediate results of the backward pass and of the optimizer
+    """
+
+    TIMELINE_EVERY = 20
+
+    def __init__(self, model, optimizer, inputs=()):
+        super().__init__()
+        self.live = {}  # storage -> [bytes, category, weak reference, serial number]
+        self.now = Counter()
+        self.total, self.peak, self.peak_by_category = 0, 0, Counter()
+        self._born, self._born_at_peak = 0, 0
+        self.flops = Counter()
+        self.timeline = []
+        self._operators = 0
+        self._optimizer = optimizer
+        self._claim("parameters", [*model.parameters(), *model.buffers()])
+        self._claim("inputs", tree_leaves(inputs))
+        self._claim("optimizer", _state(optimizer))
+        self._hooks = [
+            p.register_post_accumulate_grad_hook(lambda p: self._claim("gradients", [p.grad]))
+            for p in model.parameters()
+            if p.requires_grad
+        ]
+        self._hooks.append(optimizer.register_step_post_hook(lambda *_: self._claim("optimizer", _state(optimizer))))
+
+    def __exit__(self, *exception):
+        for hook in self._hooks:
+            hook.remove()
+        return super().__exit__(*exception)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        self._count_flops(func, args, kwargs, out)
+        if func is aten._to_copy.default and self._category(args[0]) == "parameters":
+            category = "weight copies"
+        else:  # autograd switches gradients off in the backward pass, and checkpointing switches them on to recompute
+            category = "activations" if torch.is_grad_enabled() else "temporaries"
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._see(tensor, category)
+        if self._operators % self.TIMELINE_EVERY == 0:
+            self.timeline.append(dict(self.now))
+        self._operators += 1
+        return out
+
+    def snapshot(self):
+        """{category: bytes} that are alive now."""
+        return _in_order(self.now)
+
+    def _category(self, tensor):
+        entry = self.live.get(tensor.untyped_storage()._cdata)
+        return entry and entry[1]
+
+    def _see(self, tensor, category):
+        if tensor.device.type == "meta":  # the attention kernels' random seed, which lives on the host
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.live:
+            return
+        size = storage.nbytes()
+        self._born += 1
+        self.live[key] = [size, category, weakref.ref(storage, lambda _: self._free(key)), self._born]
+        self.now[category] += size
+        self.total += size
+        if self.total > self.peak:
+            self.peak, self.peak_by_category, self._born_at_peak = self.total, self.now.copy(), self._born
+
+    def _free(self, key):
+        size, category, *_ = self.live.pop(key)
+        self.now[category] -= size
+        self.total -= size
+
+    def _claim(self, category, tensors):
+        """Files the tensors' storages under `category`, whatever they counted as before."""
+        for tensor in tensors:
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            self._see(tensor, category)
+            entry = self.live[tensor.untyped_storage()._cdata]
+            size, before, _, born = entry
+            for counted in [self.now] + [self.peak_by_category] * (born <= self._born_at_peak):
+                counted[before] -= size
+                counted[category] += size
+            entry[1] = category
+
+    def _count_flops(self, func, args, kwargs, out):
+        kernel = func._overloadpacket
+        formula = flop_registry.get(kernel)
+        if formula is None:
+            return
+        if kernel in ATTENTION_KERNELS:  # shared key and value heads cost as much as heads of their own
+            heads = 2 if kernel.__name__.endswith("backward") else 1
+            query, shapes = args[heads - 1], [tensor.shape for tensor in args[: heads + 2]]
+            shapes[heads:] = [(s[0], query.shape[1], *s[2:]) for s in shapes[heads:]]
+            flops = formula(*shapes)
+        else:
+            flops = formula(*args, **kwargs, out_val=out)
+        backward = torch._C._current_graph_task_id() != -1
+        self.flops["backward" if backward else "forward"] += flops
+        if backward and torch.is_grad_enabled():
+            self.flops["recomputation"] += flops
+
+
+def _in_order(sizes):
+    return {category: sizes[category] for category in CATEGORIES if sizes[category]}
+
+
+def _state(optimizer):
+    return [tensor for state in optimizer.state.values() for tensor in state.values()]
+
+
+@contextlib.contextmanager
+def fake():
+    """Inside, every new tensor is fake: it has a size and no data. Models of any size are built in seconds."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield
+
+
+def language_batch(model, batch_size, sequence_length):
+    """Token ids (batch_size, sequence_length) and labels: the ids for a language model, one class a row otherwise."""
+    ids = torch.zeros(batch_size, sequence_length, dtype=torch.long)
+    predicts_tokens = type(model).__name__.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
+    return {"input_ids": ids, "labels": ids if predicts_tokens else torch.zeros(batch_size, dtype=torch.long)}
+
+
+def training_step(
+    model_class,
+    config,
+    batch_size,
+    sequence_length,
+    *,
+    dtype=torch.float32,
+    autocast=None,
+    activation_checkpointing=False,
+    optimizer="adamw",
+    accumulation=1,
+    attention="auto",
+):
+    """Traces one training step: `accumulation` x (forward, backward), optimizer step. Returns a `Trace`.
+
+    model_class: a transformers model class, or an Auto class; config: its configuration.
+    batch_size: sequences per forward pass (per micro-batch); sequence_length: tokens per sequence.
+    dtype: of the weights, and so of their gradients and of the optimizer's state.
+    autocast: the 16-bit dtype of mixed precision, or None; the weights then stay in `dtype`.
+    activation_checkpointing: True for every layer, or n for every n-th.
+    optimizer: a name in `OPTIMIZERS`, or a function from parameters to an optimizer.
+    attention: "auto", "flash" or "efficient" for PyTorch's fused kernels, "eager" for the one that writes all scores.
+
+    Every sequence has its full length: no padding, no packing. The optimizer's state exists before the step, as it does from the second step of a real run on.
+    """
+    if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer={optimizer!r}: choose one of {', '.join(OPTIMIZERS)}, or pass a function")
+    started = time.perf_counter()
+    with fake(), GpuOperators("auto" if attention == "eager" else attention):
+        model = _build(model_class, config, dtype, "eager" if attention == "eager" else UNMASKED_SDPA)
+        model.train()
+        if activation_checkpointing:
+            _checkpoint(model, int(activation_checkpointing))
+        make = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
+        optimizer = make([p for p in model.parameters() if p.requires_grad])
+        _create_state(model, optimizer)
+        batch = language_batch(model, batch_size, sequence_length)
+        result = Trace(parameters=sum(p.numel() for p in model.parameters()))
+        with Tracker(model, optimizer, batch) as tracker:
+            for _ in range(accumulation):
+                with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+                    loss = model(**batch).loss
+                result.after_forward = tracker.snapshot()
+                (loss / accumulation).backward()
+                del loss
+            optimizer.step()
+            optimizer.zero_grad()
+    result.peak, result.peak_by_category = tracker.peak, _in_order(tracker.peak_by_category)
+    result.flops, result.timeline = dict(tracker.flops), tracker.timeline
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def _build(model_class, config, dtype, attention):
+    config = copy.deepcopy(config)
+    config.use_cache = False  # a cache of keys and values is of no use in training
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    return build(config, dtype=dtype, attn_implementation=attention)
+
+
+def _checkpoint(model, every_n_layers):
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(every_n_layers=every_n_layers)
+    else:  # transformers up to 5.17
+        model.gradient_checkpointing_enable()
+
+
+def _create_state(model, optimizer):
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()

@@ -1,0 +1,1 @@
+make record NOTEBOOKS=memory_anatomy

@@ -1,0 +1,1 @@
+PYTHON=python3 make record

@@ -1,0 +1,22 @@
+"""Keeps one activation per layer and computes the rest again in the backward pass."""
+import torch
+from transformers import AutoModelForSequenceClassification, BertConfig, Trainer, TrainingArguments
+
+gpu = torch.cuda.is_available()
+if gpu:  # BERT-large
+    config = BertConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16)
+else:  # a small one, which a CPU trains in seconds
+    config = BertConfig(hidden_size=128, intermediate_size=512, num_hidden_layers=2, num_attention_heads=2)
+model = AutoModelForSequenceClassification.from_config(config)
+data = [{"input_ids": torch.randint(1000, 30000, (128,)), "labels": row % 2} for row in range(64)]
+
+# --8<-- [start:arguments]
+arguments = TrainingArguments(
+    "out", max_steps=4, save_strategy="no", use_cpu=not gpu,
+    per_device_train_batch_size=8,
+    activation_checkpointing=True,
+    activation_checkpointing_kwargs={"use_reentrant": False},  # already the default
+)
+# --8<-- [end:arguments]
+
+Trainer(model=model, args=arguments, train_dataset=data).train()

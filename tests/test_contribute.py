@@ -1,0 +1,50 @@
+"""docs/contribute.md and CONTRIBUTING.md: what they tell a contributor to do works."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evidence import notebooks
+
+ROOT = Path(__file__).resolve().parent.parent
+SHELL = sorted((ROOT / "snippets" / "contribute").glob("*.sh"))
+TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/contribute.md", "docs/evidence/index.md")]
+
+
+def make_targets():
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+def test_a_claim_of_a_notebook_in_its_smallest_form_runs(run_snippet):
+    defined, printed = run_snippet("contribute/claim.py")
+    assert defined["plain"].peak > defined["checkpointed"].peak
+    assert "Activation checkpointing cuts the peak memory of a step" in printed
+
+
+@pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
+def test_every_command_of_the_page_is_valid_shell_and_names_a_make_target(path):
+    subprocess.run(["bash", "-n", path], check=True)
+    named = re.findall(r"\bmake ([a-z]+)", path.read_text())
+    assert named
+    assert set(named) <= make_targets()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_every_make_command_in_the_texts_exists(path):
+    named = re.findall(r"`(?:[A-Z]+=\S+ )?make ([a-z]+)[^`]*`", path.read_text())
+    assert named or path.name == "index.md" and "make record" in path.read_text()
+    assert set(named) <= make_targets()
+
+
+def test_notebooks_named_in_commands_exist():
+    named = re.findall(r"NOTEBOOKS=([a-z_]+)", " ".join(path.read_text() for path in [*SHELL, ROOT / "Makefile"]))
+    assert named
+    assert set(named) <= set(notebooks.names())
+
+
+def test_contributing_and_the_page_state_the_same_rule():
+    rule = "Who claims that A is better than B brings a reproducible benchmark, or a link to the source."
+    for path in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "contribute.md"):
+        assert rule in path.read_text(), path.name

@@ -1,0 +1,41 @@
+"""docs/index.md: the entry point leads only to what exists, from every task, hardware and symptom."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "index.md").read_text()
+LINKS = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGE) if not link.startswith("https://")]
+
+
+def section(identifier):
+    return PAGE.split(f"{{ #{identifier} }}")[1].split("\n## ")[0]
+
+
+def test_the_overview_shows_only_pages_that_exist():
+    assert len(LINKS) > 10
+    for link in LINKS:
+        place = ROOT / link if link.startswith("notebooks/") else ROOT / "docs" / link
+        assert place.exists(), link
+
+
+def test_the_overview_leads_to_every_page_of_the_site():
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+    notebooks = {f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert pages | notebooks <= set(LINKS)
+
+
+def test_one_starts_from_training_from_both_or_from_a_symptom():
+    for identifier in ("training", "both", "symptoms"):
+        assert section(identifier).count("](") >= 2
+
+
+def test_each_guide_has_a_line_that_says_what_it_answers():
+    rows = [row for row in section("training").splitlines() if row.startswith("|") and "](" in row]
+    assert rows
+    assert all(len(row.split("|")[3]) > 40 for row in rows)
+
+
+def test_who_claims_that_a_is_better_than_b_brings_a_benchmark_or_a_source():
+    text = " ".join(section("contribute").split())
+    assert "who claims that A is better than B brings a reproducible benchmark, or a link to the source" in text

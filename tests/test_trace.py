@@ -1,0 +1,213 @@
+"""The tracer: its bytes are those of real tensors, its operators those of a GPU, at full size in seconds."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen3Config,
+)
+
+from evidence import trace
+from evidence.trace import GpuOperators, Tracker, fake, language_batch, training_step
+
+SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=500)
+LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2)
+BERT = BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+MODELS = {"llama": (AutoModelForCausalLM, LLAMA), "bert": (AutoModelForSequenceClassification, BERT)}
+
+
+def real_step(model_class, config, batch_size, length, *, dtype=torch.float32, checkpointing=False, accumulation=1):
+    """The step of `training_step`, on real tensors and with the CPU's own operators; the second step counts."""
+    model = model_class.from_config(config, dtype=dtype, attn_implementation="eager")
+    model.config.use_cache = False
+    model.train()
+    if checkpointing:
+        model.activation_checkpointing_enable()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    batch = language_batch(model, batch_size, length)
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    with Tracker(model, optimizer, batch) as tracker:
+        for _ in range(accumulation):
+            loss = model(**batch).loss
+            after_forward = tracker.snapshot()
+            (loss / accumulation).backward()
+            del loss
+        optimizer.step()
+        optimizer.zero_grad()
+    return tracker, after_forward
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "options", [{}, {"checkpointing": True}, {"accumulation": 3}, {"dtype": torch.bfloat16}], ids=str
+)
+def test_traced_bytes_and_flops_equal_those_of_real_tensors(model, options):
+    real, real_after_forward = real_step(*MODELS[model], 2, 48, **options)
+    options = {"activation_checkpointing" if key == "checkpointing" else key: value for key, value in options.items()}
+    traced = training_step(*MODELS[model], 2, 48, attention="eager", **options)
+    assert traced.peak == real.peak
+    assert traced.peak_by_category == {category: size for category, size in real.peak_by_category.items() if size}
+    assert traced.after_forward == real_after_forward
+    assert traced.flops == dict(real.flops)
+
+
+def test_the_tracker_counts_what_the_allocator_hands_out():
+    """The profiler hears from the allocator itself: an account that shares no code with the tracker."""
+    model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 512))
+    optimizer = torch.optim.SGD(model.parameters())
+    data = torch.randn(256, 512)
+
+    def step():
+        model(data).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    with Tracker(model, optimizer, [data]) as tracker:
+        before = tracker.total
+        step()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        step()
+    held, allocated_peak = 0, 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            allocated_peak = max(allocated_peak, held)
+    assert allocated_peak > 0
+    assert tracker.peak - before == pytest.approx(allocated_peak, abs=4096)
+
+
+def test_weights_gradients_and_adamw_take_sixteen_bytes_per_parameter_in_fp32():
+    step = training_step(AutoModelForCausalLM, LLAMA, 1, 8)
+    held = sum(step.peak_by_category[category] for category in ("parameters", "gradients", "optimizer"))
+    assert held / step.parameters == pytest.approx(16, rel=0.01)
+
+
+def test_flops_of_a_step_are_six_per_weight_and_token_and_those_of_attention():
+    tokens, length = 4 * 64, 64
+    step = training_step(AutoModelForCausalLM, LLAMA, 4, length)
+    weights = step.parameters - LLAMA.vocab_size * LLAMA.hidden_size  # a look-up in the embedding multiplies nothing
+    norms = (2 * LLAMA.num_hidden_layers + 1) * LLAMA.hidden_size
+    attention = (
+        LLAMA.num_hidden_layers * 4 * length * LLAMA.hidden_size * tokens
+    )  # forward; the kernel does 2.5x more backward
+    assert step.flops["forward"] == 2 * (weights - norms) * tokens + attention
+    assert step.flops["backward"] == 4 * (weights - norms) * tokens + attention * 10 // 4
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.add(func._overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "dtype, kernel",
+    [
+        (torch.bfloat16, "_scaled_dot_product_flash_attention"),
+        (torch.float32, "_scaled_dot_product_efficient_attention"),
+    ],
+)
+def test_attention_runs_the_kernel_that_cuda_would_choose(dtype, kernel):
+    with fake(), GpuOperators():
+        model = trace._build(AutoModelForCausalLM, LLAMA, dtype, trace.UNMASKED_SDPA)
+        with Operators() as operators:
+            model(**language_batch(model, 1, 16)).loss.backward()
+    assert {kernel, f"{kernel}_backward"} <= operators.seen
+
+
+def test_grouped_heads_are_not_copied_for_the_flash_kernel():
+    grouped = training_step(AutoModelForCausalLM, LLAMA, 1, 256, dtype=torch.bfloat16)
+    every_head = LlamaConfig(**SMALL, num_key_value_heads=SMALL["num_attention_heads"])
+    full = training_step(AutoModelForCausalLM, every_head, 1, 256, dtype=torch.bfloat16)
+    assert grouped.after_forward["activations"] < full.after_forward["activations"]
+
+
+def test_dropout_keeps_a_mask_of_one_byte_per_element():
+    def activations(**options):
+        return training_step(AutoModelForSequenceClassification, BertConfig(**SMALL, **options), 4, 64).after_forward[
+            "activations"
+        ]
+
+    without = activations(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    with_dropout = activations(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.0)
+    places = 2 * SMALL["num_hidden_layers"] + 1  # after the embeddings, and twice in a layer
+    elements = places * 4 * 64 * SMALL["hidden_size"]
+    assert with_dropout - without == pytest.approx(elements, rel=0.05)
+
+
+def test_autocast_keeps_layer_norms_in_fp32_and_copies_of_the_weights_in_bf16():
+    step = training_step(AutoModelForSequenceClassification, BERT, 4, 64, autocast=torch.bfloat16)
+    linear = SMALL["num_hidden_layers"] * (4 * 64 * 64 + 2 * 64 * 128)
+    assert step.after_forward["weight copies"] >= 2 * linear
+    with fake(), GpuOperators(), torch.autocast("cpu", dtype=torch.bfloat16):
+        norm = torch.nn.LayerNorm(8)
+        assert norm(torch.ones(2, 8, dtype=torch.bfloat16)).dtype == torch.float32
+        assert torch.nn.Linear(8, 8)(torch.ones(2, 8)).dtype == torch.bfloat16
+
+
+def test_checkpointing_computes_the_forward_pass_again_and_keeps_less():
+    plain = training_step(AutoModelForCausalLM, LLAMA, 4, 256)
+    checkpointed = training_step(AutoModelForCausalLM, LLAMA, 4, 256, activation_checkpointing=True)
+    assert "recomputation" not in plain.flops
+    assert 0 < checkpointed.flops["recomputation"] < checkpointed.flops["forward"]
+    assert checkpointed.flops["backward"] - checkpointed.flops["recomputation"] == plain.flops["backward"]
+    assert checkpointed.peak < plain.peak
+
+
+def test_the_memory_of_a_layer_does_not_depend_on_how_many_there_are():
+    def activations(layers):
+        config = LlamaConfig(**SMALL | {"num_hidden_layers": layers})
+        return training_step(AutoModelForCausalLM, config, 2, 64).after_forward["activations"]
+
+    one, two, six = activations(1), activations(2), activations(6)
+    assert six - two == 4 * (two - one)
+
+
+@pytest.mark.parametrize(
+    "config", [MistralConfig(**SMALL, num_key_value_heads=2), Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=16)]
+)
+def test_other_model_families_are_traced_without_a_line_of_their_own(config):
+    step = training_step(AutoModelForCausalLM, config, 1, 32, dtype=torch.bfloat16, activation_checkpointing=True)
+    assert step.peak > 8 * step.parameters
+
+
+def test_an_unknown_attention_or_optimizer_names_the_choices():
+    with pytest.raises(ValueError, match="choose auto, flash or efficient"):
+        GpuOperators("flash3")
+    with pytest.raises(ValueError, match="adamw_foreach"):
+        training_step(AutoModelForCausalLM, LLAMA, 1, 8, optimizer="adam")
+
+
+def test_an_8b_step_is_traced_in_under_a_minute_and_under_one_gib():
+    program = """
+import resource, time
+started = time.process_time()
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+from evidence.trace import training_step
+config = LlamaConfig(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+                     num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=False)
+step = training_step(AutoModelForCausalLM, config, 1, 4096, dtype=torch.bfloat16)
+print(step.parameters, time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    parameters, seconds, gib = map(float, done.stdout.split())
+    assert parameters > 8e9
+    assert seconds < 60
+    assert gib < 1
