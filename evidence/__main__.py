@@ -30,7 +30,7 @@ def main(arguments=None):
 
 
 def check(asked):
-    problems = lint.check()
+    problems = [*lint.check(), *notebooks.strays()]
     for name in notebooks.names():
         problems += notebooks.check(name)
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
@@ -60,21 +60,27 @@ def verify(asked):
 
 
 def port(asked):
-    for number in range(asked.number, asked.number + 100):
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-        if number != asked.number:
-            raise Problem("Makefile", f"port {asked.number} is in use", f"PORT={number} make serve")
-        return 0
-    raise Problem(
-        "Makefile",
-        f"ports {asked.number} to {asked.number + 99} are in use",
-        "end what listens there, or choose another with PORT=...",
-    )
+    if not 1 <= asked.number <= 65535:
+        raise Problem("Makefile", f"{asked.number} is no port", "choose one from 1024 to 65535: PORT=8000 make serve")
+    numbers = range(asked.number, min(asked.number + 100, 65536))
+    free = next((number for number in numbers if _is_free(number)), None)
+    if free is None:
+        fix = "end what listens there, or choose another with PORT=..."
+        raise Problem("Makefile", f"ports {numbers[0]} to {numbers[-1]} are in use", fix)
+    if free != asked.number:
+        raise Problem("Makefile", f"port {asked.number} is in use", f"PORT={free} make serve")
+
+
+def _is_free(number):
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", number))
+        except PermissionError:
+            raise Problem("Makefile", f"port {number} is reserved", "choose one from 1024 to 65535") from None
+        except OSError:
+            return False
+    return True
 
 
 def _names(asked):

@@ -11,7 +11,8 @@ from pathlib import Path
 import yaml
 
 from . import pages, records
-from .problems import Problem, nearest
+from .notebooks import line_of_cell
+from .problems import Problem, line_of, nearest, read_text
 from .records import find
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
@@ -20,17 +21,23 @@ UNITS = (
     r"%|percent\b|[kKMGT]i?B(/s)?\b|bytes?\b|[kMGTP]?FLOPs?(/s)?\b|FLOP/s\b|(tokens|samples|steps|sequences)\s?(/|per\s)\s?s(ec(ond)?s?)?\b|"
     r"(µs|ms|s|sec|seconds?|minutes?|min|hours?|h)\b|(x|×|-fold|fold|times)\b(?=\s+(as|faster|slower|more|less|smaller|larger|the)\b)"
 )
-FIGURE = re.compile(rf"(?<![\w.\-/])[~≈]?\d[\d.,]*(?:\s?(?:{UNITS})|[x×](?!\w))(?!\s*\d)")
+NUMBER = r"\d[\d.,]*"
+GAP = r"(?:\*\*|__)?(?:[^\S\n]|&nbsp;)?(?:\n[^\S\n]*)?"  # emphasis may end and a line may break before the unit
+FIGURE = re.compile(rf"(?<![\w.\-/])[~≈]?{NUMBER}(?:\s?[-–—]\s?{NUMBER})?(?:{GAP}(?:{UNITS})|[x×](?!\w|\s*\d))")
 WORDS = re.compile(
-    r"\b(twice|thrice|double|triple|two times|three times|half) (as (fast|slow|much|large|long)|the (speed|memory|time))\b",
+    r"\b(twice|thrice|double|triple|two times|three times|half)\s+(as\s+(fast|slow|much|large|long)|the\s+(speed|memory|time))\b",
     re.I,
 )
-INCLUDE = re.compile(r'^\s*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
-FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*([\w-]*)")
+PARAGRAPH = re.compile(r"^[^\S\n]*\|.*|^.*\S.*(?:\n(?![^\S\n]*\|).*\S.*)*", re.M)  # and each row of a table
+INLINE_CODE = re.compile(r"`[^`]*`")
+HEADING = re.compile(r"^\s*#{1,6}\s")
+CLAIM_IN_LINK = re.compile(r"\[[^\[\]]*(\[\[[^\]]*\]\])[^\[\]]*\]\(")
+INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
+FENCE = re.compile(r"^([\s>]*)(`{3,}|~{3,})\s*([\w-]*)")
 
 
 def check(docs=DOCS, snippets=SNIPPETS, results=records.RESULTS):
-    """All findings in the pages and in the Markdown of the notebooks, as a list of Problems."""
+    """All findings in the pages, as a list of Problems."""
     found = records.load_all(results)
     if not found:
         return [Problem(results, "there is no record", "run `make record`")]
@@ -39,8 +46,14 @@ def check(docs=DOCS, snippets=SNIPPETS, results=records.RESULTS):
         return [Problem(docs, "there is no page", "run from the root of the repository")]
     problems, used, included = [], set(), set()
     for path in sources:
-        for block in blocks(path.read_text(encoding="utf-8")):
-            if block.language is None:
+        text = read_text(path)
+        problems += _front_matter(path, text)
+        for block in blocks(text):
+            if not block.closed:
+                problems.append(
+                    Problem(path, "this block has no end", "close it by a fence as long as the first", block.line)
+                )
+            elif block.language is None:
                 problems += _prose(path, block, found, used)
             elif block.language in RECORD_BLOCKS:
                 problems += _record_block(path, block, found)
@@ -53,32 +66,32 @@ def check(docs=DOCS, snippets=SNIPPETS, results=records.RESULTS):
 
 def check_notebook_prose(path, notebook):
     """Figures typed into the Markdown cells of a notebook."""
-    text = path.read_text(encoding="utf-8")
-    for cell in notebook.cells:
+    for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "markdown":
-            for line in cell.source.splitlines():
-                for figure in _typed_figures(line):
-                    number = next((n for n, source in enumerate(text.splitlines(), 1) if line and line in source), None)
-                    yield Problem(
-                        path,
-                        f"a figure typed by hand: {figure}",
-                        "show it by a claim() in a cell, or link its source",
-                        number,
-                    )
+            first = line_of_cell(path, number) or 1
+            for line, figure in _typed_figures(cell.source):
+                fix = "show it by a claim() in a cell, or link its source"
+                yield Problem(path, f"a figure typed by hand: {figure}", fix, first + line)
 
 
 class Block:
     """Consecutive lines of prose (language None) or one fenced block: first line number, lines."""
 
     def __init__(self, language, line):
-        self.language, self.line, self.lines = language, line, []
+        self.language, self.line, self.lines, self.closed = language, line, [], True
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+    def line_of_key(self, key):
+        found = re.search(rf"^[ >]*{re.escape(str(key))}\s*:", self.text, re.M)
+        return self.line + (self.text.count("\n", 0, found.start()) + 1 if found else 0)
 
 
 def blocks(text):
     """Cuts a page into prose and fenced blocks; front matter is left out."""
-    lines, start = text.splitlines(), 0
-    if lines and lines[0] == "---":
-        start = lines.index("---", 1) + 1
+    lines, start = text.splitlines(), _end_of_front_matter(text)
     current, fence = Block(None, start + 1), None
     for number, line in enumerate(lines[start:], start + 1):
         match = FENCE.match(line)
@@ -90,83 +103,135 @@ def blocks(text):
             fence, current = None, Block(None, number + 1)
         else:
             current.lines.append(line)
+    current.closed = fence is None
     yield current
 
 
+def _end_of_front_matter(text):
+    """The number of its last line; 0 where there is none, or it has no end."""
+    lines = text.splitlines()
+    return lines.index("---", 1) + 1 if lines[:1] == ["---"] and "---" in lines[1:] else 0
+
+
+def _front_matter(path, text):
+    """Title and description are read too, in the results of a search."""
+    end = _end_of_front_matter(text)
+    if text.startswith("---\n") and not end:
+        yield Problem(path, "the front matter has no end", "close it by a line ---", 1)
+    for line, figure in _typed_figures("\n".join(text.splitlines()[:end])):
+        yield Problem(path, f"a figure typed by hand: {figure}", "leave it to the page, where it is a claim", line + 1)
+
+
 def _prose(path, block, found, used):
-    for number, line in enumerate(block.lines, block.line):
-        for figure in _typed_figures(line):
+    for line, figure in _typed_figures(block.text):
+        fix = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
+        yield Problem(path, f"a figure typed by hand: {figure}", fix, block.line + line)
+    for line, paragraph in _paragraphs(block.text):
+        without_code = _without(INLINE_CODE, paragraph)
+        for match in re.finditer(r"\[\[([^\]]*)\]\]", without_code):
+            number = block.line + line + without_code.count("\n", 0, match.start())
+            yield from _claim(path, number, match[0], found, used)
+        for match in CLAIM_IN_LINK.finditer(without_code):
+            number = block.line + line + without_code.count("\n", 0, match.start(1))
             yield Problem(
-                path,
-                f"a figure typed by hand: {figure}",
-                "name a claim, [[notebook:claim]], or make the figure the text of a link to its source",
-                number,
+                path, f"{match[1]} stands in a link, which may hold no button", "put it beside the link", number
             )
-        for match in re.finditer(r"\[\[([^\]]*)\]\]", re.sub(r"`[^`]*`", "", line)):
-            exact = re.fullmatch(pages.CLAIM, match[0])
-            if not exact:
-                yield Problem(
-                    path,
-                    f"{match[0]} is not of the form [[notebook:claim]]",
-                    "write it so, with @cpu or @gpu behind the claim where wanted",
-                    number,
-                )
-                continue
-            try:
-                find(found, exact[1], exact[2])
-                used.add((exact[1], exact[2]))
-            except LookupError as error:
-                yield Problem(
-                    path,
-                    f"unknown figure {match[0]}: {error}",
-                    "take a name of the ledger, or add the claim to the notebook and record it",
-                    number,
-                )
+    for number, line in enumerate(block.lines, block.line):
+        if HEADING.match(line) and "[[" in _without(INLINE_CODE, line):
+            what = "a claim in a heading, whose anchor would change with the value"
+            yield Problem(path, what, "put it into the sentence under the heading", number)
 
 
-def _typed_figures(line):
-    line = re.sub(r"\[\[[^\]]*\]\]", "", line)  # claims
-    line = re.sub(r"\[[^\]]*\]\(https?://[^)]*\)", "", line)  # a link to a source may hold the figure
-    line = re.sub(r"`[^`]*`|\]\([^)]*\)|\{[^}]*\}|<[^>]*>|https?://\S+", "", line)
-    return [match[0].strip() for pattern in (FIGURE, WORDS) for match in pattern.finditer(line)]
+def _claim(path, line, written, found, used):
+    exact = re.fullmatch(pages.CLAIM, written)
+    if not exact:
+        what = f"{written} is not of the form [[notebook:claim]]"
+        yield Problem(path, what, "write it so, with @cpu or @gpu behind the claim where wanted", line)
+        return
+    try:
+        find(found, exact[1], exact[2])
+        used.add((exact[1], exact[2]))
+    except LookupError as error:
+        fix = "take a name of the ledger, or add the claim to the notebook and record it"
+        yield Problem(path, f"unknown figure {written}: {error}", fix, line)
+
+
+def _paragraphs(text):
+    """(lines before it, paragraph); each row of a table is one of its own."""
+    for match in PARAGRAPH.finditer(text):
+        yield text.count("\n", 0, match.start()), match[0]
+
+
+def _typed_figures(text):
+    """(lines before it, figure) of every figure that is neither a claim, nor cited, nor code."""
+    link_to_source = r"\[[^\]]*\]\(https?://[^)]*\)"
+    markup = r"\]\([^)]*\)|\{[^}]*\}|</?[A-Za-z][^>]*>|<!--[\s\S]*?-->|https?://\S+"
+    for line, paragraph in _paragraphs(text):
+        for allowed in (r"\[\[[^\]]*\]\]", link_to_source, INLINE_CODE, markup):
+            paragraph = _without(allowed, paragraph)
+        for pattern in (FIGURE, WORDS):
+            for match in pattern.finditer(paragraph):
+                yield line + paragraph.count("\n", 0, match.start()), " ".join(match[0].split())
+
+
+def _without(pattern, text):
+    """The text without what matches, in as many lines."""
+    return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), text)
 
 
 def _record_block(path, block, found):
     if block.language in ("ledger", "machines"):
         return
     try:
-        asked = yaml.safe_load("\n".join(block.lines))
-        notebook, _, name = asked["table"].partition(":")
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        asked = yaml.safe_load(block.text)
+    except yaml.YAMLError as error:
+        yield Problem(
+            path,
+            f"this {block.language} block is not YAML ({getattr(error, 'problem', error)})",
+            "write it as `key: value` lines",
+            block.line,
+        )
+        return
+    if not isinstance(asked, dict) or not isinstance(asked.get("table"), str):
         yield Problem(
             path, f"this {block.language} block names no table", "begin with `table: notebook:name`", block.line
         )
         return
+    notebook, _, name = asked["table"].partition(":")
     try:
         columns = find(found, notebook, name, "tables")[0][1]["columns"]
     except LookupError as error:
-        yield Problem(path, f"unknown table: {error}", "take a table of the record", block.line)
+        yield Problem(path, f"unknown table: {error}", "take a table of the record", block.line_of_key("table"))
         return
-    y = asked.get("y", [])
-    for key in [
-        *asked.get("columns", []),
-        *([asked["x"]] if "x" in asked else []),
-        *(y if isinstance(y, list) else [y]),
-    ]:
-        if key not in columns:
-            yield Problem(
-                path,
-                f"table {asked['table']} has no column {key}{nearest(key, columns)}",
-                f"take one of {', '.join(columns)}",
-                block.line,
-            )
-    if block.language == "chart" and not asked.get("description"):
-        yield Problem(
-            path,
-            "a chart without a description",
-            "add `description:`, which is read to those who do not see the chart",
-            block.line,
-        )
+    yield from _columns(path, block, asked, columns)
+    yield from _keys(path, block, asked)
+    for line, figure in _typed_figures(block.text):
+        fix = "say it without the figure: the table holds it"
+        yield Problem(path, f"a figure typed by hand: {figure}", fix, block.line + 1 + line)
+
+
+def _columns(path, block, asked, columns):
+    for place in ("columns", "x", "y"):
+        named = asked.get(place, [])
+        for key in named if isinstance(named, list) else [named]:
+            if key not in columns:
+                what = f"table {asked['table']} has no column {key}{nearest(str(key), columns)}"
+                yield Problem(path, what, f"take one of {', '.join(columns)}", block.line_of_key(place))
+
+
+def _keys(path, block, asked):
+    needed, known = pages.BLOCKS[block.language]
+    for key in needed:
+        if not asked.get(key):
+            what = f"a {block.language} without a {key}"
+            yield Problem(path, what, f"add `{key}:`, {pages.BLOCK_KEYS[key]}", block.line)
+    for key in asked:
+        if key not in known:
+            what = f"a {block.language} has no {key}{nearest(str(key), known)}"
+            yield Problem(path, what, f"take one of {', '.join(known)}", block.line_of_key(key))
+    if asked.get("mark", pages.MARKS[0]) not in pages.MARKS:
+        what = f"there is no mark {asked['mark']}{nearest(str(asked['mark']), pages.MARKS)}"
+        yield Problem(path, what, f"take one of {', '.join(pages.MARKS)}", block.line_of_key("mark"))
 
 
 def _code(path, block, snippets, included):
@@ -184,7 +249,7 @@ def _code(path, block, snippets, included):
             continue
         name, region = match.groups()
         file = snippets / name
-        if not file.exists():
+        if not file.is_file():
             known = [other.relative_to(snippets).as_posix() for other in snippets.rglob("*") if other.is_file()]
             yield Problem(
                 path,
@@ -194,9 +259,9 @@ def _code(path, block, snippets, included):
             )
             continue
         included.add(file)
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         if region and not (f"--8<-- [start:{region}]" in text and f"--8<-- [end:{region}]" in text):
-            regions = re.findall(r"--8<-- \[start:([\w-]+)\]", text)
+            regions = [other for other in re.findall(r"--8<-- \[start:([\w-]+)\]", text) if other != region]
             yield Problem(
                 path,
                 f"snippet {name} has no region {region}{nearest(region, regions)}",
@@ -210,7 +275,7 @@ def _unused_claims(found, used, results):
         for name in kept[0].data["claims"]:
             if (notebook, name) not in used:
                 path = kept[0].path
-                line = records.line_of(path.read_text(encoding="utf-8"), f'"{name}"')
+                line = line_of(read_text(path), f'"{name}"')
                 yield Problem(
                     path,
                     f"no page shows the claim {name}",

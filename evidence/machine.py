@@ -29,7 +29,7 @@ def describe():
     )
     if "COLAB_RELEASE_TAG" in os.environ:
         name = f"colab-{name}"
-    name = os.environ.get("EVIDENCE_MACHINE", name)
+    name = _slug(os.environ.get("EVIDENCE_MACHINE", "")) or name
     label = machine.get("gpu") or " ".join(
         filter(None, [cpu["model"], cpu["generation"].capitalize(), f"{os.cpu_count()} cores"])
     )

@@ -5,8 +5,10 @@ whatever of source, outputs and record does not belong together.
 """
 
 import hashlib
+import itertools
 import json
 import os
+import re
 import sys
 import time
 import tomllib
@@ -16,8 +18,8 @@ import jupytext
 import nbformat
 
 from . import records
-from .claims import MIME
-from .problems import Problem, line_of, shown
+from .claims import MIME, rendered
+from .problems import Problem, line_of, nearest, read_text, shown
 
 FOLDER = Path("notebooks")
 TIMEOUT = 1800  # seconds for one cell
@@ -67,24 +69,38 @@ def source_hash(name):
 
 
 def refresh_install_cells():
-    """Writes the install cell into each source, after the address or a version changed."""
+    """Writes the install cell into each source, after the address or a version changed. The author's own code stays."""
     for name in names():
         path = FOLDER / f"{name}.py"
-        notebook = jupytext.read(path)
-        cell = _first_code_cell(notebook, path)
-        if cell.source != install_cell():
-            records.write_atomically(path, path.read_text(encoding="utf-8").replace(cell.source, install_cell(), 1))
+        number, cell = _first_code_cell(read_source(name), path)
+        if cell.source == install_cell():
+            continue
+        line = line_of_cell(path, number)
+        if not line:
+            raise Problem(path, "there is no cell marker", "put a line `# %%` above every cell of code")
+        lines, start = read_text(path).splitlines(), line - 1
+        end = start + len(cell.source.splitlines())
+        own = _own_code(lines[start:end])
+        lines[start:end] = install_cell().splitlines() + (["", "# %%", *own] if own else [])
+        records.write_atomically(path, "\n".join(lines) + "\n")
+
+
+def _own_code(lines):
+    """What an author wrote into the first code cell, without an install cell of any version."""
+    first, last = INSTALL.splitlines()[0], INSTALL.splitlines()[-1]
+    rest = lines[lines.index(last) + 1 :] if lines[:1] == [first] and last in lines else lines
+    return list(itertools.dropwhile(lambda line: not line.strip(), rest))
 
 
 def record(name, results=records.RESULTS, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the record. On any error the old ones stay."""
     path = FOLDER / f"{name}.py"
     notebook = read_source(name)
-    _execute(name, notebook, say)
+    _execute(name, notebook, say, {"EVIDENCE_VERIFY": ""})
     made = harvest(notebook, path, source_hash(name))
     notebook.metadata["evidence"] = {"source": made["source"]}
-    records.write_atomically(path.with_suffix(".ipynb"), nbformat.writes(notebook) + "\n")
-    stored = records.write(made, results)
+    stored, text = records.prepared(made, results)
+    records.write_together({path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n", stored: text})
     say(f"{name}: {len(made['claims'])} claims, {len(made['tables'])} tables in {shown(stored)}")
 
 
@@ -100,21 +116,12 @@ def verify(name, results=records.RESULTS, say=print):
 def harvest(notebook, path, source):
     """Makes the record of an executed notebook from the outputs of its cells."""
     found = {"start": {}, "claim": {}, "table": {}}
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            for kind, mime in MIME.items():
-                data = dict(output.get("data", {}).get(mime, {}))
-                if not data:
-                    continue
-                key = data.pop("name", kind)
-                if key in found[kind]:
-                    raise Problem(
-                        path,
-                        f"two {kind}s of the name {key}",
-                        "give one of them another name",
-                        line_of(_text(path), f'"{key}"'),
-                    )
-                found[kind][key] = data
+    for number, kind, key, data, _ in _left_behind(notebook):
+        if key in found[kind]:
+            what = "two runs are opened" if kind == "start" else f"two {kind}s of the name {key}"
+            fix = "call start() once" if kind == "start" else "give one of them another name"
+            raise Problem(path, f"cell {number}: {what}", fix, line_of_cell(path, number))
+        found[kind][key] = data
     if not found["start"]:
         raise Problem(
             path, "the notebook opens no run", f'call start("{path.stem}") in a cell of its own before the first claim'
@@ -140,10 +147,40 @@ def harvest(notebook, path, source):
     }
 
 
+def _left_behind(notebook):
+    """What the cells left for the record: cell number, kind, name, data, and what the cell shows."""
+    for number, cell in enumerate(notebook.cells, 1):
+        for output in cell.get("outputs", []):
+            for kind, mime in MIME.items():
+                if data := dict(output.get("data", {}).get(mime, {})):
+                    yield number, kind, data.pop("name", kind), data, output["data"]
+
+
+def strays(results=records.RESULTS):
+    """Executed notebooks and records without the source that made them: nobody could make their figures again."""
+    known = names()
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if path.stem not in known:
+            what = f"there is no {path.stem}.py, its source{nearest(path.stem, known)}"
+            yield Problem(path, what, f"delete it, or make the source by `jupytext --to py:percent {path.as_posix()}`")
+    for path in sorted(Path(results).glob("*/*.json")):
+        if path.parent.name not in known:
+            what = f"there is no notebook {path.parent.name}, which this record comes from{nearest(path.parent.name, known)}"
+            yield Problem(path, what, "delete the record, or restore the notebook", 1)
+
+
+def line_of_cell(path, number):
+    """The line in a .py or .ipynb where the cell begins: under its `# %%`, or at its type. None where there is none."""
+    mark = r"# %%" if Path(path).suffix == ".py" else r'\s*"cell_type":'
+    marks = [line for line, text in enumerate(_text(path).splitlines(), 1) if re.match(mark, text)]
+    return marks[number - 1] + (Path(path).suffix == ".py") if 0 < number <= len(marks) else None
+
+
 def check(name, results=records.RESULTS):
     """All that is wrong with one notebook, its outputs and its record, as a list of Problems."""
     source_path, path = FOLDER / f"{name}.py", FOLDER / f"{name}.ipynb"
     again = f"run `make record NOTEBOOKS={name}`"
+    from_source = f"{again}, which makes {path.name} from {source_path.name}; take over edits of the .ipynb first"
     if not path.exists():
         return [Problem(source_path, f"{path.name} is missing", again)]
     try:
@@ -153,37 +190,31 @@ def check(name, results=records.RESULTS):
     source = read_source(name)
     return [
         *_source_problems(source_path, source),
-        *_pair_problems(source_path, path, source, notebook, again),
+        *_pair_problems(source_path, path, source, notebook, from_source),
         *_output_problems(path, notebook, again),
         *_record_problems(name, path, notebook, results, again),
     ]
 
 
 def _source_problems(path, source):
-    first = _first_code_cell(source, path)
+    try:
+        number, first = _first_code_cell(source, path)
+    except Problem as problem:
+        yield problem
+        return
     if first.source != install_cell():
-        yield Problem(
-            path,
-            "the first code cell is not the install cell of this version",
-            "run `make pair`",
-            line_of(_text(path), first.source.split("\n")[0]),
-        )
+        what = "the first code cell is not the install cell of this version"
+        yield Problem(path, what, "run `make pair`", line_of_cell(path, number))
 
 
 def _pair_problems(source_path, path, source, notebook, again):
     cells, stored = [(c.cell_type, c.source) for c in source.cells], [(c.cell_type, c.source) for c in notebook.cells]
-    text = _text(source_path)
     for number, (cell, old) in enumerate(zip(cells, stored), 1):
         if cell != old:
-            first = next(
-                (line for line in cell[1].splitlines() if line not in old[1].splitlines()), cell[1].split("\n")[0]
-            )
-            yield Problem(
-                source_path,
-                f"cell {number} is not the one in {path.name}: edited without running",
-                again,
-                line_of(text, first),
-            )
+            pairs = itertools.zip_longest(cell[1].splitlines(), old[1].splitlines())
+            line = (line_of_cell(source_path, number) or 1) + next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
+            what = f"cell {number} is not the one in {path.name}: edited without running"
+            yield Problem(source_path, what, again, line)
             return
     if len(cells) != len(stored):
         yield Problem(
@@ -197,15 +228,15 @@ def _output_problems(path, notebook, again):
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue
-        if cell.execution_count is None:
-            yield Problem(path, f"cell {number} was not executed", again, _line_of_cell(path, cell))
+        if cell.execution_count is None and cell.source.strip():
+            yield Problem(path, f"cell {number} was not executed", again, line_of_cell(path, number))
         for output in cell.outputs:
             if output.output_type == "error":
                 yield Problem(
                     path,
                     f"cell {number} ended with {output.ename}: {output.evalue[:120]}",
                     f"mend the source, then {again}",
-                    _line_of_cell(path, cell),
+                    line_of_cell(path, number),
                 )
 
 
@@ -240,23 +271,44 @@ def _record_problems(name, path, notebook, results, again):
                 again,
                 line_of(_text(where), json.dumps(key)),
             )
+    for key in ("date", "command", "machine", "software"):
+        if made[key] != stored[key]:
+            what = f"{key} differs between notebook and record{_difference({key: made[key]}, {key: stored[key]})}"
+            yield Problem(place, what, again, line_of(_text(place), json.dumps(key)))
+    yield from _display_problems(path, notebook, stored, again)
     if stored["source"] != made["source"]:
         yield Problem(
             place, f"the record is older than {name}.py, which it comes from", again, line_of(_text(place), '"source"')
         )
 
 
+def _display_problems(path, notebook, stored, again):
+    """What a reader of the .ipynb sees must be what the record says."""
+    for number, kind, key, data, output in _left_behind(notebook):
+        kept = stored if kind == "start" else stored[f"{kind}s"].get(key)
+        if kind != "start" and kept != data:
+            continue  # is a problem of its own
+        name = "start()" if kind == "start" else f"{kind} {key}"
+        for mime, text in zip(("text/plain", "text/html"), rendered(kind, kept)):
+            if output.get(mime) != text:
+                what = f"cell {number} does not show what {name} says ({mime})"
+                yield Problem(path, what, again, line_of_cell(path, number))
+
+
 def _difference(ours, theirs):
     if not (ours and theirs):
         return ""
     key = next(key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key))
+    if isinstance(ours.get(key), dict) and isinstance(theirs.get(key), dict):
+        return _difference(ours[key], theirs[key])
     return f": {key} is {str(ours.get(key))[:60]} in the one, {str(theirs.get(key))[:60]} in the other"
 
 
 def _execute(name, notebook, say, environment=None):
     try:
+        import ipykernel  # noqa: F401
         from nbclient import NotebookClient
-        from nbclient.exceptions import CellExecutionError
+        from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     except ImportError as error:
         raise Problem(
             FOLDER / f"{name}.py",
@@ -264,9 +316,11 @@ def _execute(name, notebook, say, environment=None):
             f"{sys.executable} -m pip install nbclient ipykernel jupytext matplotlib",
         ) from None
     codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    started = time.perf_counter()
+    started, number = time.perf_counter(), 0
 
     def progress(cell, cell_index):
+        nonlocal number
+        number = cell_index + 1
         if cell.cell_type == "code":
             title = next((line for line in cell.source.splitlines() if line.strip()), "")[:60]
             say(
@@ -285,23 +339,21 @@ def _execute(name, notebook, say, environment=None):
     )
     try:
         client.execute(env=_kernel_environment() | (environment or {}))
-    except CellExecutionError as error:
-        number = next(
-            (
-                i
-                for i, cell in enumerate(notebook.cells, 1)
-                if any(o.output_type == "error" for o in cell.get("outputs", []))
-            ),
-            0,
-        )
-        path = FOLDER / f"{name}.py"
-        line = line_of(_text(path), notebook.cells[number - 1].source.split("\n")[0]) if number else None
-        raise Problem(
-            path,
-            f"cell {number} raised {error.ename}: {error.evalue}",
-            "mend the cell; the stored notebook and record are as before",
-            line,
-        ) from None
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
+        what = {
+            CellTimeoutError: f"ran longer than {TIMEOUT} s",
+            DeadKernelError: "ended the process that ran it (out of memory?)",
+        }.get(type(error)) or f"raised {error.ename}: {error.evalue}"
+        line = (line_of_cell(path, number) or 1) + _line_in_cell(error)
+        raise Problem(path, f"cell {number} {what}", fix, line) from None
+
+
+def _line_in_cell(error):
+    """How far under the first line of the cell its traceback begins."""
+    traceback = re.sub(r"\x1b\[[\d;]*m", "", getattr(error, "traceback", ""))
+    found = re.search(r"Cell In\[\d+\], line (\d+)", traceback)
+    return int(found[1]) - 1 if found else 0
 
 
 def _kernel_environment():
@@ -311,16 +363,11 @@ def _kernel_environment():
 
 
 def _first_code_cell(notebook, path):
-    cell = next((cell for cell in notebook.cells if cell.cell_type == "code"), None)
-    if cell is None:
-        raise Problem(path, "there is no code cell", "begin with the install cell: `make pair`")
-    return cell
-
-
-def _line_of_cell(path, cell):
-    first = cell.source.split("\n")[0]
-    return line_of(_text(path), json.dumps(first, ensure_ascii=False)[1:-1])
+    for number, cell in enumerate(notebook.cells, 1):
+        if cell.cell_type == "code":
+            return number, cell
+    raise Problem(path, "there is no code cell", "add one, `# %%`, then run `make pair`")
 
 
 def _text(path):
-    return Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    return read_text(path) if Path(path).exists() else ""

@@ -10,22 +10,35 @@ Python-Markdown does. `page` is the path of the page below docs/, from which lin
 
 import re
 import xml.etree.ElementTree as etree
-from functools import cache
+from functools import wraps
 from html import escape
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-import vl_convert
 import yaml
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.treeprocessors import Treeprocessor
+from pymdownx.superfences import SuperFencesException
 
-from . import records
-from .problems import nearest
+from . import charts, records
+from .problems import Problem, line_of, nearest, read_text
 from .records import EXACT, find, format_number, format_value
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu))?\]\]"
 NOT_MEASURED = "not measured yet"
+MARKS = charts.MARKS
+BLOCK_KEYS = {
+    "table": "notebook:name",
+    "mark": f"one of {', '.join(MARKS)}",
+    "x": "a column",
+    "y": "a column, or several of one unit",
+    "title": "what the chart shows",
+    "description": "which is read to those who do not see the chart",
+}
+BLOCKS = {
+    "table": (["table"], ["table", "columns"]),
+    "chart": (list(BLOCK_KEYS), [*BLOCK_KEYS, "log"]),
+}  # needed, known
 KIND_MEANS = {
     "derived": "arithmetic, shown in the notebook",
     "traced": "the real model code on fake tensors: exact, the same on every machine",
@@ -38,7 +51,7 @@ class Context:
     """What one page knows: the records, and where it stands itself."""
 
     def __init__(self, results, page):
-        self.records = records.load_all(results)
+        self.records, self.page = records.load_all(results), page
         path = PurePosixPath(page)
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
         self.root = "../" * depth if page else ""
@@ -46,6 +59,11 @@ class Context:
 
     def notebook_url(self, notebook, anchor=""):
         return f"{self.root}notebooks/{notebook}/{anchor and '#' + anchor}"
+
+    def problem(self, what, fix, fragment):
+        """A Problem in this page, at the first line that holds `fragment`."""
+        path = Path("docs", self.page)
+        return Problem(path, what, fix, line_of(read_text(path), fragment) if path.is_file() else None)
 
     def record_url(self, record):
         return f"{self.root}results/{record.notebook}/{record.machine}.json"
@@ -70,7 +88,11 @@ class ClaimPattern(InlineProcessor):
 
     def handleMatch(self, match, data):
         notebook, name, where = match.groups()
-        entries = find(self.context.records, notebook, name)
+        try:
+            entries = find(self.context.records, notebook, name)
+        except LookupError as error:
+            fix = "take a name of the ledger, or add the claim to the notebook and record it"
+            raise self.context.problem(f"unknown figure {match[0]}: {error}", fix, match[0]) from None
         chosen = choose(entries, where)
         kind = entries[0][1]["kind"]
         shown = format_value(chosen[1]["value"], chosen[1]["unit"]) if chosen else NOT_MEASURED
@@ -94,8 +116,11 @@ class ClaimPlaces(Treeprocessor):
 
     def run(self, root):
         for element in root.iter():
-            if re.fullmatch(r"a|h[1-6]", element.tag) and element.find(".//button") is not None:
-                raise ValueError(f"a claim inside <{element.tag}>: put it into the sentence after it")
+            button = element.find(".//button") if re.fullmatch(r"a|h[1-6]", element.tag) else None
+            if button is not None:
+                claim = ":".join(self.md.evidence.used[button.get("popovertarget")])
+                what = f"the claim {claim} stands in a {'link' if element.tag == 'a' else 'heading'}"
+                raise self.md.evidence.problem(what, "put it into the sentence after it", f"[[{claim}")
 
 
 class Popovers(Treeprocessor):
@@ -176,6 +201,22 @@ def _foot(context, notebooks):
     return f'<div class="evidence-foot" data-search-exclude><p>The figures of this page come from these runs:</p><ul>{"".join(items)}</ul></div>'
 
 
+def _fence(render):
+    """A block that can't be rendered stops the build: after any other error SuperFences would show it as code."""
+
+    @wraps(render)
+    def fence(source, language, css_class, options, md, **kwargs):
+        try:
+            return render(source, language, css_class, options, md, **kwargs)
+        except Exception as error:
+            first = source.strip().split("\n")[0] or language
+            fix = "correct the block; `make check` names the line"
+            raise SuperFencesException(md.evidence.problem(f"{language}: {error}", fix, first)) from error
+
+    return fence
+
+
+@_fence
 def table_fence(source, language, css_class, options, md, **kwargs):
     """```table: `table: notebook:name`, and where wanted `columns: [...]` of it."""
     context, asked = md.evidence, _asked(source, "table")
@@ -186,6 +227,7 @@ def table_fence(source, language, css_class, options, md, **kwargs):
     return f'<div class="evidence-table">{_html_table([table["columns"][key] for key in keys], rows)}{_caption(context, record, table, asked["table"])}</div>'
 
 
+@_fence
 def chart_fence(source, language, css_class, options, md, **kwargs):
     """```chart: `table`, `mark` (line, bar, area), `x`, `y` (one column or several of one unit), `title`, `description`
     (the text alternative), and where wanted `log: [x, y]`. Drawn as SVG at build time; its colours are CSS variables."""
@@ -193,22 +235,20 @@ def chart_fence(source, language, css_class, options, md, **kwargs):
     record, table = _table(context, asked["table"])
     series = asked["y"] if isinstance(asked["y"], list) else [asked["y"]]
     _known([asked["x"], *series], table, asked["table"])
+    if asked["mark"] not in MARKS:
+        raise ValueError(f"there is no mark {asked['mark']}{nearest(str(asked['mark']), MARKS)}: {', '.join(MARKS)}")
     place = {key: number for number, key in enumerate(table["columns"])}
     x_title, labels = table["columns"][asked["x"]], {key: table["columns"][key].rsplit(", ", 1) for key in series}
     units = {label[-1] for label in labels.values()}
     if len(units) > 1:
         raise ValueError(f"chart of {asked['table']}: one axis, but the units {', '.join(sorted(units))}")
-    values = [
-        {"x": row[place[asked["x"]]], "series": labels[key][0], "y": row[place[key]], "order": order}
-        for order, key in enumerate(series)
-        for row in table["rows"]
-        if row[place[key]] is not None
-    ]
-    drawing = _draw(
-        yaml.safe_dump(
-            [values, asked["mark"], x_title, units.pop(), len(series) > 1, asked.get("log", []), asked["description"]]
-        )
-    )
+    points = {
+        labels[key][0]: [
+            (row[place[asked["x"]]], row[place[key]]) for row in table["rows"] if row[place[key]] is not None
+        ]
+        for key in series
+    }
+    drawing = charts.draw(points, asked["mark"], x_title, units.pop(), asked.get("log", []), asked["description"])
     rows = [[row[place[asked["x"]]], *(row[place[key]] for key in series)] for row in table["rows"]]
     figures = _html_table([x_title, *(table["columns"][key] for key in series)], rows)
     return (
@@ -217,6 +257,7 @@ def chart_fence(source, language, css_class, options, md, **kwargs):
     )
 
 
+@_fence
 def ledger_fence(source, language, css_class, options, md, **kwargs):
     """```ledger: every claim of every notebook, with the newest record of each machine."""
     context, parts = md.evidence, []
@@ -230,6 +271,7 @@ def ledger_fence(source, language, css_class, options, md, **kwargs):
     return "".join(parts)
 
 
+@_fence
 def machines_fence(source, language, css_class, options, md, **kwargs):
     """```machines: every machine that a record comes from."""
     newest = {}
@@ -250,7 +292,7 @@ def machines_fence(source, language, css_class, options, md, **kwargs):
         for name, record in sorted(newest.items())
     ]
     head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
-    return f'<div class="evidence-table">{_html_table(head, rows)}</div>'
+    return f'<div class="evidence-table">{_html_table(head, rows, missing="–")}</div>'
 
 
 def _ledger_row(context, notebook, name):
@@ -300,17 +342,17 @@ def _known(keys, table, name):
             )
 
 
-def _html_table(headers, rows):
+def _html_table(headers, rows, missing=NOT_MEASURED):
     numeric = [all(value is None or isinstance(value, (int, float)) for value in column) for column in zip(*rows)]
     head = "".join(f"<th{_class(right)}>{escape(header)}</th>" for header, right in zip(headers, numeric))
     body = "".join(
-        "<tr>" + "".join(_cell(value, right) for value, right in zip(row, numeric)) + "</tr>" for row in rows
+        "<tr>" + "".join(_cell(value, right, missing) for value, right in zip(row, numeric)) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(value, right):
-    shown = NOT_MEASURED if value is None else format_number(value)
+def _cell(value, right, missing):
+    shown = missing if value is None else format_number(value)
     return f"<td{_class(right)}>{escape(shown)}</td>"
 
 
@@ -330,79 +372,6 @@ def _caption(context, record, table, name):
         f'<p class="evidence-caption"><span class="kind kind-{table["kind"]}">{table["kind"]}</span>{machine}: {escape(table["title"])}. {source} · '
         f'<a href="{context.notebook_url(notebook, f"table-{key}")}">the code</a> · <a href="{context.record_url(record)}">record</a></p>'
     )
-
-
-COLOURS = [f"var(--chart-{number})" for number in range(1, 7)]
-AXIS = {
-    "labelColor": "currentColor",
-    "titleColor": "currentColor",
-    "domainColor": "var(--chart-rule)",
-    "tickColor": "var(--chart-rule)",
-    "gridColor": "var(--chart-rule)",
-    "titleFontWeight": "normal",
-}
-STYLE = {
-    "background": None,
-    "font": "Arial",
-    "view": {"stroke": None},
-    "range": {"category": COLOURS},
-    "axis": AXIS,
-    "legend": {"labelColor": "currentColor", "orient": "top", "title": None, "columns": 2, "labelLimit": 260},
-}
-
-
-@cache  # a live reload renders every page again
-def _draw(asked):
-    """Two SVGs, for a desktop and for a phone: text in one that is scaled down would be too small to read."""
-    values, mark, x_title, y_title, legend, log, description = yaml.safe_load(asked)
-    return "".join(_svg(values, mark, x_title, y_title, legend, log, description, width) for width in (680, 270))
-
-
-def _svg(values, mark, x_title, y_title, legend, log, description, width):
-    numeric = all(isinstance(row["x"], (int, float)) for row in values)
-    marks = {"line": {"type": "line", "point": True}, "area": {"type": "area"}, "bar": {"type": "bar"}}
-    across = {
-        "field": "x",
-        "title": x_title,
-        "type": "quantitative" if numeric and mark != "bar" else "nominal",
-        "sort": None,
-        "axis": {"labelAngle": 0} | ({"grid": False} if mark == "bar" else {}),
-    }
-    up = {"field": "y", "title": y_title, "type": "quantitative"} | ({"stack": "zero"} if mark == "area" else {})
-    if "x" in log:
-        across |= {
-            "scale": {"type": "log", "nice": False},
-            "axis": {"values": sorted({row["x"] for row in values}), "labelAngle": 0, "format": ","},
-        }
-    if "y" in log:
-        up["scale"] = {"type": "log"}
-    encoding = {"x": across, "y": up}
-    if mark == "bar":  # long names read better on the left
-        encoding = {"y": across | {"axis": {"labelLimit": 170}}, "x": up}
-    if legend:
-        encoding["color"] = {
-            "field": "series",
-            "type": "nominal",
-            "sort": {"field": "order"},
-            "legend": {"columns": 1} if width < 400 else {},
-        }
-        encoding["order"] = {"field": "order"} if mark == "area" else {"field": "x"}
-        if mark == "bar":
-            encoding["yOffset"] = {"field": "series", "sort": {"field": "order"}}
-            del encoding["order"]
-    spec = {
-        "data": {"values": values},
-        "mark": marks[mark] | ({} if legend else {"color": COLOURS[0]}),
-        "encoding": encoding,
-        "width": width,
-        "height": {"step": 22} if mark == "bar" else 240,
-        "config": STYLE,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-    }
-    svg = vl_convert.vegalite_to_svg(spec, vl_version="6.1")
-    svg = re.sub(r' (font-family|font-size|xmlns\S*|version|class|role|aria-\w+|pointer-events)="[^"]*"', "", svg)
-    svg = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), svg)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(description)}"', 1)
 
 
 class EvidenceExtension(Extension):

@@ -122,7 +122,8 @@ def _validated(text, path, again):
     except json.JSONDecodeError as error:
         raise Problem(path, f"the record is not whole JSON ({error.msg})", again, error.lineno) from None
     except _Refused as refused:
-        raise Problem(path, *refused.args[:1], again, line_of(text, *refused.args[1:])) from None
+        what, *where = refused.args
+        raise Problem(path, what, again, line_of(text, *where)) from None
     number = data.get("schema") if isinstance(data, dict) else None
     if isinstance(number, int) and number > SCHEMA_NUMBER:
         raise Problem(
@@ -183,28 +184,41 @@ def load_all(results=RESULTS):
 
 def write(record, results=RESULTS):
     """Writes a record to its place. Whole or not at all: an interruption leaves the old one."""
-    path = Path(results) / record["notebook"] / f"{record['machine']['name']}.json"
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    _validated(text, path, "mend the notebook; the stored record is as before")
+    path, text = prepared(record, results)
     write_atomically(path, text)
     return path
 
 
+def prepared(record, results=RESULTS):
+    """Where a record goes and its text, if nothing is wrong with it."""
+    path = Path(results) / record["notebook"] / f"{record['machine']['name']}.json"
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    _validated(text, path, "mend the notebook; the stored record is as before")
+    return path, text
+
+
 def write_atomically(path, text):
     """Replaces `path` by `text` in one step."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    write_together({path: text})
+
+
+def write_together(texts):
+    """Replaces each path by its text. All texts are on the disk before the first old file goes."""
+    parts = {}
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        for path, text in texts.items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            handle, parts[path] = tempfile.mkstemp(dir=Path(path).parent, prefix=f".{Path(path).name}.", suffix=".part")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(parts[path], 0o644)
+        for path, part in parts.items():
+            os.replace(part, path)
+    finally:
+        for part in parts.values():
+            Path(part).unlink(missing_ok=True)
 
 
 def find(records, notebook, name, collection="claims"):

@@ -8,15 +8,19 @@ import base64
 import html
 import os
 import re
+import struct
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bs4 import BeautifulSoup
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
 from mkdocs_jupyter.config import settings
+from mkdocs_jupyter.convert import nb2html
 from nbconvert.exporters.templateexporter import default_filters
 
+from evidence.claims import MIME
 from evidence.notebooks import project
 
 settings.templates_dir = str(Path(__file__).resolve().parent.parent / "theme" / "notebook")
@@ -26,8 +30,9 @@ def on_config(config):
     """The repository's address stands in pyproject.toml alone; the site's follows from it unless SITE_URL says otherwise."""
     repository = project()["urls"]["Repository"]
     owner, name = urlsplit(repository).path.strip("/").split("/")[:2]
-    config.repo_url, config.repo_name, config.edit_uri = repository, f"{owner}/{name}", "edit/main/docs/"
-    config.site_url = os.environ.get("SITE_URL", f"https://{owner}.github.io/{name}/")
+    config.repo_url, config.repo_name, config.edit_uri = repository, name, "edit/main/docs/"
+    # `mkdocs serve` has set its own already
+    config.site_url = os.environ.get("SITE_URL", config.site_url or f"https://{owner}.github.io/{name}/")
     if config.site_url and not config.site_url.endswith("/"):
         config.site_url += "/"
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
@@ -37,6 +42,8 @@ def on_config(config):
 @event_priority(100)  # before mkdocs-jupyter looks at the files
 def on_files(files, *, config):
     root = Path(config.config_file_path).parent
+    for template in [file for file in files if file.src_uri.startswith("notebook/")]:  # MkDocs takes all of theme/
+        files.remove(template)
     for path in sorted(root.glob("notebooks/*")):
         if path.suffix in (".ipynb", ".py"):
             files.append(File(f"notebooks/{path.name}", str(root), config.site_dir, config.use_directory_urls))
@@ -54,29 +61,29 @@ def on_page_markdown(markdown, *, page, config, files):
 def on_pre_page(page, *, config, files):
     if not page.file.src_uri.endswith(".ipynb"):
         return page
-    convert = page.render  # put there by mkdocs-jupyter
     stem = page.file.src_uri.removesuffix(".ipynb")
     page.edit_url = f"{config.repo_url}/edit/main/{stem}.py"
     figures = []
 
     def figure(data, suffix):
-        """Stores a figure beside the page; returns its link."""
+        """Stores a figure beside the page; returns its link and, so that the page does not jump when it loads, its size."""
         content = data.encode() if suffix == "svg" else base64.b64decode(data)
         figures.append(content)
         name = f"{stem}_files/{len(figures)}.{suffix}"
         files.append(File.generated(config, name, content=content))
-        return f"{Path(stem).name}_files/{len(figures)}.{suffix}"
+        width, height = _size(content, suffix)
+        return f"({Path(stem).name}_files/{len(figures)}.{suffix}){{ width={width} height={height} loading=lazy .nb-figure }}"
 
     def render(config, files):
         figures.clear()
         default_filters["figure"] = figure
-        convert(config, files)
-        text = html.unescape(page.content.partition("<style>")[0])  # mkdocs-jupyter appends a style sheet
+        text = nb2html(page.file.abs_src_path, allow_errors=False)
+        text = html.unescape(text.partition("<style>")[0])  # mkdocs-jupyter appends a style sheet
         page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
         _tell_page(config, page.file.src_uri)
         Page.render(page, config, files)
 
-    page.render = render
+    page.render = render  # in place of mkdocs-jupyter's, which converts each notebook a second time for its contents
     return page
 
 
@@ -85,10 +92,10 @@ def _tell_page(config, source):
 
 
 def _ways_in(config, name):
-    """The line under a notebook's title. The two files lie beside the page's folder."""
+    """The line under a notebook's title. mkdocs-jupyter puts the notebook into the page's folder, MkDocs the script beside it."""
     return (
         f"[Open in Colab]({config.extra['colab']}{name}.ipynb){{ .md-button .md-button--primary }} "
-        f'<a class="md-button" href="../{name}.ipynb" download>Download the notebook</a> '
+        f'<a class="md-button" href="{name}.ipynb" download>Download the notebook</a> '
         f'<a class="md-button" href="../{name}.py" download>Download the script</a>'
     )
 
@@ -100,12 +107,32 @@ def _fence(text, language="text"):
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
-def _numbers_right(table):
-    return re.sub(r"<td>(-?[\d.,]+)</td>", r"<td class=number>\1</td>", table)
+def _size(content, suffix):
+    """Width and height of a figure in pixels."""
+    if suffix == "png":
+        return struct.unpack(">II", content[16:24])
+    width, height = re.findall(rb' (?:width|height)="([\d.]+)pt"', content[content.index(b"<svg") :])[:2]
+    return round(float(width) * 4 / 3), round(float(height) * 4 / 3)
+
+
+def _numbers_right(output):
+    """Marks the columns of numbers with their headings, for the style sheet."""
+    soup = BeautifulSoup(output, "html.parser")
+    for column in zip(*[row.find_all(["th", "td"]) for row in soup.find_all("tr")]):
+        if all(re.fullmatch(r"-?[\d.,]+(e-?\d+)?", cell.text) for cell in column[1:]):
+            for cell in column:
+                cell["class"] = "number"
+    return str(soup)
+
+
+def _shown_above(result, cell):
+    """Whether a cell's result is the value of a claim in it, which `claim` has shown already."""
+    claims = [output.get("data", {}).get(MIME["claim"], {}) for output in cell.outputs]
+    return result.data["text/plain"] in [str(claim.get("value")) for claim in claims]
 
 
 def _refuse(error):
     raise ValueError(f"the stored output is an error: {error}")
 
 
-default_filters.update(fence=_fence, numbers_right=_numbers_right, refuse=_refuse)
+default_filters.update(fence=_fence, numbers_right=_numbers_right, refuse=_refuse, shown_above=_shown_above)

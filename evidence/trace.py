@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 GiB = 2**30
 
@@ -350,6 +351,9 @@ def _checkpoint(model, every_n_layers):
         model.activation_checkpointing_enable(every_n_layers=every_n_layers)
     else:  # transformers up to 5.17
         model.gradient_checkpointing_enable()
+        layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+        for number, layer in enumerate(layers):
+            layer.gradient_checkpointing = number % every_n_layers == 0
 
 
 def _create_state(model, optimizer):

@@ -149,7 +149,8 @@ def train(dtype=torch.float32, divide_loss=True, **arguments):
 HALF = {"bf16": True} if NATIVE_BF16 or not GPU else {"fp16": True}  # a T4 or V100 has no bf16 of its own
 half = "bf16" if "bf16" in HALF else "fp16"
 ACCUMULATE = {"per_device_train_batch_size": batch_size // 4, "gradient_accumulation_steps": 4}
-CHECKPOINT = {"activation_checkpointing": True}
+NEW_NAME = "activation_checkpointing" in TrainingArguments.__dataclass_fields__  # transformers up to 5.17 has the old one
+CHECKPOINT = {"activation_checkpointing" if NEW_NAME else "gradient_checkpointing": True}
 
 methods = {
     "fp32": {},
@@ -250,7 +251,7 @@ claim("accumulation-trap", "Loss of BERT's classifier with 4 accumulated micro-b
 # %% [markdown]
 # ## The dtype trap
 #
-# Since transformers 5, `from_pretrained` loads a checkpoint in the dtype it was saved in. Most language models are saved
+# Since transformers 5, `from_pretrained` loads a checkpoint in the dtype it was saved in. Many language models are saved
 # in bf16. With `bf16=True` on top, that is *pure* bf16 training, not mixed precision: no fp32 weights anywhere.
 
 # %%

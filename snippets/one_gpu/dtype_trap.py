@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 small = LlamaConfig(
     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=1000,
 )
-with tempfile.TemporaryDirectory() as checkpoint:  # stands for a checkpoint of the Hub, most of which are in bf16
+with tempfile.TemporaryDirectory() as checkpoint:  # stands for a bf16 checkpoint of the Hub
     AutoModelForCausalLM.from_config(small, dtype=torch.bfloat16).save_pretrained(checkpoint)
 
     # --8<-- [start:load]

@@ -1,0 +1,157 @@
+"""A small repository in a temporary folder: one notebook, its record, one page, one snippet, and nothing wrong with it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from evidence import claims, lint, machine, notebooks, records
+
+ROOT = Path(__file__).resolve().parent.parent
+MACHINE = {"name": "test-machine", "label": "Test machine", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0}
+SOFTWARE = {"python": "3.11.7", "torch": "2.13.0", "transformers": "5.23.0"}
+SOURCE = """\
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+# ---
+
+# %% [markdown]
+# # Tiny
+#
+# A notebook of the tests.
+
+# %%
+{install}
+
+# %%
+from evidence.claims import claim, start, table
+
+start("tiny")
+
+# %%
+peak = 12.5
+claim("peak-memory", "Peak memory of a step that the tests invent", peak, "GiB", kind="traced", at_most=13)
+
+# %%
+claim("step-speed", "Speed of that step against another one", 2.3, "x", kind="measured", at_least=1.1,
+      spread={{"min": 0.1, "max": 0.2, "repeats": 5}})
+
+# %%
+table("by-batch", "Peak memory by batch size", {{"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}},
+      [{{"batch": 1, "plain": 3.0, "checkpointed": 2.0}}, {{"batch": 2, "plain": 5.0, "checkpointed": None}}], kind="traced")
+"""
+PAGE = """\
+---
+title: Tiny
+description: A page of the tests.
+---
+
+# Tiny
+
+The step takes [[tiny:peak-memory]] and runs at [[tiny:step-speed]] the speed.
+
+```python
+--8<-- "guide/step.py:step"
+```
+
+```table
+table: tiny:by-batch
+columns: [batch, plain]
+```
+
+```chart
+table: tiny:by-batch
+mark: line
+x: batch
+y: [plain, checkpointed]
+title: Peak memory by batch size
+description: Line chart. Both lines rise.
+```
+"""
+SNIPPET = "# --8<-- [start:step]\nprint('step')\n# --8<-- [end:step]\n"
+
+
+class Repository:
+    """Paths and short cuts into the temporary repository, which is the working directory."""
+
+    source, notebook = Path("notebooks/tiny.py"), Path("notebooks/tiny.ipynb")
+    record, page, snippet = (
+        Path("results/tiny/test-machine.json"),
+        Path("docs/index.md"),
+        Path("snippets/guide/step.py"),
+    )
+
+    def edit(self, path, old, new):
+        """Replaces the first `old` in a file, which must be there; returns its line."""
+        text = Path(path).read_text(encoding="utf-8")
+        assert old in text, f"{old!r} is not in {path}"
+        Path(path).write_text(text.replace(old, new, 1), encoding="utf-8")
+        return text[: text.index(old)].count("\n") + 1
+
+    def change_record(self, change):
+        """Lets `change` alter the data of the record in place."""
+        data = json.loads(self.record.read_text())
+        change(data)
+        self.record.write_text(json.dumps(data, indent=1))
+
+    def add_to_page(self, text):
+        """Appends to the page; returns the line where the addition begins."""
+        before = self.page.read_text()
+        self.page.write_text(f"{before}\n{text}\n")
+        return before.count("\n") + 2
+
+    def page_problems(self):
+        return [str(problem) for problem in lint.check()]
+
+    def notebook_problems(self):
+        return [str(problem) for problem in notebooks.check("tiny")]
+
+    def files(self):
+        """The content of every file, to see that nothing is lost and nothing left behind."""
+        return {path.as_posix(): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
+def execute_here(name, notebook, say, environment=None):
+    """Stands in for the kernel, in a hundredth of its time."""
+    outputs, scope = [], {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "_run", {"notebook": None, "names": set()})
+        patch.setattr(claims, "_show", lambda shown: outputs.append(shown._repr_mimebundle_()))
+        for key, value in (environment or {}).items():
+            patch.setitem(os.environ, key, value)
+        for count, cell in enumerate([cell for cell in notebook.cells if cell.cell_type == "code"], 1):
+            exec(cell.source, scope)
+            cell.execution_count = count
+            cell.outputs = [nbformat.v4.new_output("display_data", data=data) for data in outputs]
+            outputs.clear()
+
+
+@pytest.fixture
+def machine_of_the_tests(monkeypatch):
+    monkeypatch.setattr(machine, "describe", lambda: dict(MACHINE))
+    monkeypatch.setattr(machine, "software", lambda: dict(SOFTWARE))
+    monkeypatch.setattr(claims, "_run", {"notebook": None, "names": set()})
+    monkeypatch.delenv("EVIDENCE_VERIFY", raising=False)
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch, machine_of_the_tests):
+    kernel = notebooks._execute
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(notebooks, "_execute", execute_here)
+    made = Repository()
+    made.kernel = kernel
+    for path in (made.source, made.page, made.snippet):
+        path.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", "pyproject.toml")
+    made.source.write_text(SOURCE.format(install=notebooks.install_cell()))
+    made.page.write_text(PAGE)
+    made.snippet.write_text(SNIPPET)
+    notebooks.record("tiny", say=lambda text: None)
+    assert records.load(made.record)
+    return made

@@ -1,0 +1,271 @@
+"""A claim bounds its value, shows it to the reader of the notebook, and leaves it as data; a wrong one fails the run."""
+
+import json
+import math
+
+import pytest
+
+from evidence import claims
+from evidence.claims import ClaimError, claim, start, table
+
+SENTENCE = "Peak memory of a step that the tests invent"
+
+
+@pytest.fixture
+def shown(monkeypatch, machine_of_the_tests):
+    """What the cells of a run display."""
+    outputs = []
+    monkeypatch.setattr(claims, "_show", outputs.append)
+    start("tiny")
+    outputs.clear()
+    return outputs
+
+
+def refused(what, *arguments, call=claim, **options):
+    with pytest.raises(ClaimError) as caught:
+        call(*arguments, **options)
+    assert what in str(caught.value)
+
+
+def test_a_claim_returns_its_value_and_leaves_it_with_its_bound(shown):
+    assert claim("peak-memory", SENTENCE, 12, "GiB", kind="traced", at_least=10, at_most=13) == 12.0
+    (output,) = shown
+    data = {
+        "name": "peak-memory",
+        "sentence": SENTENCE,
+        "kind": "traced",
+        "unit": "GiB",
+        "at_least": 10,
+        "at_most": 13,
+        "value": 12.0,
+    }
+    assert output._repr_mimebundle_()["application/vnd.evidence.claim+json"] == data
+
+
+def test_a_reader_sees_sentence_value_kind_and_bound(shown):
+    claim("peak-memory", "Peak <memory> of a step", 12, "GiB", kind="traced", at_most=13)
+    seen = shown[0]._repr_mimebundle_()
+    assert seen["text/plain"] == repr(shown[0]) == "Peak <memory> of a step: 12\u00a0GiB (traced; at most 13\u00a0GiB)"
+    assert seen["text/html"] == (
+        "<p>Peak &lt;memory&gt; of a step: <strong>12\u00a0GiB</strong> <small>(traced; at most 13\u00a0GiB)</small></p>"
+    )
+
+
+def test_a_claim_whose_bound_fails_raises_with_sentence_value_and_bound(shown):
+    refused(
+        f"claim peak-memory does not hold: {SENTENCE}: 14\u00a0GiB is over the bound: at most 13\u00a0GiB",
+        "peak-memory", SENTENCE, 14, "GiB", kind="traced", at_most=13,
+    )  # fmt: skip
+    refused("1.05x is under the bound: at least 1.1x", "step-speed", SENTENCE, 1.05, "x", kind="measured", at_least=1.1)
+    assert not shown
+
+
+def test_a_value_on_its_bound_holds(shown):
+    claim("low", SENTENCE, 13, kind="traced", at_least=13)
+    claim("high", SENTENCE, 13, kind="traced", at_most=13)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_breaks_no_bound_and_is_refused(shown, value):
+    refused(f"claim speed: the value is {value}", "speed", SENTENCE, value, "x", kind="measured", at_least=-math.pi)
+
+
+def test_a_value_that_is_no_number_is_refused(shown):
+    refused(
+        "claim speed: the value is 'fast', which is no number", "speed", SENTENCE, "fast", kind="measured", at_least=1
+    )
+
+
+def test_a_claim_without_a_bound_is_refused(shown):
+    refused("claim speed: give a bound (at_least, at_most)", "speed", SENTENCE, 2, "x", kind="measured")
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
+def test_a_bound_that_cannot_fail_is_refused(shown, bound):
+    refused(f"claim speed: the bound {bound} can't fail", "speed", SENTENCE, 2, "x", kind="measured", at_least=bound)
+
+
+def test_an_unknown_kind_gets_the_nearest(shown):
+    refused(
+        "kind='mesured' (did you mean measured?), choose one of derived, traced",
+        "speed",
+        SENTENCE,
+        2,
+        kind="mesured",
+        at_least=1,
+    )
+    refused(
+        "table by-batch: kind='trace' (did you mean traced?)",
+        "by-batch",
+        "Title",
+        {"a": "A"},
+        [{"a": 1}],
+        kind="trace",
+        call=table,
+    )
+
+
+@pytest.mark.parametrize("source", [None, "", "a book", "http://example.org"])
+def test_a_cited_figure_needs_a_link(shown, source):
+    refused("claim speed: a cited figure needs source='https://...'", "speed", SENTENCE, 2, kind="cited", source=source)
+    refused(
+        "table t: a cited figure needs", "t", "Title", {"a": "A"}, [{"a": 1}], kind="cited", source=source, call=table
+    )
+
+
+def test_a_cited_figure_needs_no_bound(shown):
+    assert claim("speed", SENTENCE, 2, "x", kind="cited", source="https://example.org/paper") == 2
+
+
+def test_a_claim_without_a_value_says_why(shown):
+    assert claim("speed", SENTENCE, None, "x", kind="measured", at_least=1, because="this machine has no GPU") is None
+    data = shown[0]._repr_mimebundle_()["application/vnd.evidence.claim+json"]
+    assert data["because"] == "this machine has no GPU" and "value" not in data
+    assert repr(shown[0]) == f"{SENTENCE}: does not apply here, because this machine has no GPU"
+
+
+def test_a_claim_without_a_value_and_without_a_reason_is_refused(shown):
+    refused(
+        "claim speed: there is no value, so say why: because=", "speed", SENTENCE, None, kind="measured", at_least=1
+    )
+
+
+def test_a_sentence_that_says_nothing_is_refused(shown):
+    refused("claim speed: 'Speed' is no sentence", "speed", "Speed", 2, kind="measured", at_least=1)
+
+
+@pytest.mark.parametrize("name", ["Peak memory", "peak_memory", "peak-", "", "peak:memory"])
+def test_a_name_that_a_page_could_not_write_is_refused(shown, name):
+    refused(
+        "a name is lower-case words with hyphens, like checkpointing-memory",
+        name,
+        SENTENCE,
+        2,
+        kind="traced",
+        at_least=1,
+    )
+
+
+def test_two_claims_of_one_name_are_refused(shown):
+    claim("speed", SENTENCE, 2, kind="measured", at_least=1)
+    refused(
+        "claim 'speed' stands twice in this notebook: give one of them another name",
+        "speed",
+        SENTENCE,
+        3,
+        kind="measured",
+        at_least=1,
+    )
+    assert len(shown) == 1
+
+
+def test_a_new_run_may_use_every_name_again(shown):
+    claim("speed", SENTENCE, 2, kind="measured", at_least=1)
+    start("tiny")
+    claim("speed", SENTENCE, 2, kind="measured", at_least=1)
+
+
+def test_start_shows_machine_and_software(monkeypatch, machine_of_the_tests):
+    outputs = []
+    monkeypatch.setattr(claims, "_show", outputs.append)
+    start("tiny")
+    assert repr(outputs[0]) == "machine Test machine, memory 8.0 GiB, python 3.11.7, torch 2.13.0, transformers 5.23.0"
+    assert outputs[0].data["notebook"] == "tiny"
+
+
+def test_a_table_leaves_its_columns_in_order_and_shows_missing_cells(shown):
+    table(
+        "by-batch",
+        "Peak by batch",
+        {"batch": "Batch", "peak": "Peak, GiB"},
+        [{"peak": None, "batch": 1}],
+        kind="traced",
+    )
+    data = shown[0].data
+    assert list(data["columns"]) == ["batch", "peak"] and data["rows"] == [[1, None]]
+    assert repr(shown[0]) == "Peak by batch\nBatch | Peak, GiB\n1 | –"
+
+
+def test_a_row_that_lacks_a_column_is_refused(shown):
+    refused("table t: a row lacks 'b'", "t", "Title", {"a": "A", "b": "B"}, [{"a": 1}], kind="traced", call=table)
+
+
+def test_a_cell_that_is_not_finite_is_refused_with_row_and_column(shown):
+    rows = [{"a": 1.0}, {"a": math.nan}]
+    refused("table t, row 2, a: the value is nan", "t", "Title", {"a": "A"}, rows, kind="traced", call=table)
+
+
+class TestVerify:
+    """Under EVIDENCE_VERIFY, a traced or derived value must be the one of the record."""
+
+    AGAIN = "if the change is meant, make the record again with `make record NOTEBOOKS=tiny`"
+
+    @pytest.fixture(autouse=True)
+    def verify(self, repository, shown, monkeypatch):
+        monkeypatch.setenv("EVIDENCE_VERIFY", "results")
+        self.repository = repository
+
+    def rows(self, plain):
+        return [{"batch": 1, "plain": plain, "checkpointed": 2.0}, {"batch": 2, "plain": 5.0, "checkpointed": None}]
+
+    def columns(self):
+        return json.loads(self.repository.record.read_text())["tables"]["by-batch"]["columns"]
+
+    def test_the_same_value_holds_and_so_does_one_within_a_hundredth(self):
+        claim("peak-memory", SENTENCE, 12.6, "GiB", kind="traced", at_most=13)
+
+    def test_a_different_traced_value_names_claim_both_values_record_and_fix(self):
+        refused(
+            "peak-memory: this run gives 12.7, test-machine.json of ",
+            "peak-memory",
+            SENTENCE,
+            12.7,
+            kind="traced",
+            at_most=13,
+        )
+        refused("says 12.5: " + self.AGAIN, "peak-memory", SENTENCE, 12.7, kind="derived", at_most=13)
+
+    def test_a_measured_value_may_differ(self):
+        claim("step-speed", SENTENCE, 9, "x", kind="measured", at_least=1.1)
+
+    def test_an_exact_claim_that_the_record_does_not_hold_is_refused(self):
+        refused("new-claim: the records do not hold this figure", "new-claim", SENTENCE, 1, kind="traced", at_least=0)
+
+    def test_an_exact_value_where_the_record_has_none_is_refused(self):
+        self.repository.change_record(lambda data: data["claims"]["peak-memory"].update(because="no tracer here"))
+        self.repository.change_record(lambda data: data["claims"]["peak-memory"].pop("value"))
+        refused(
+            "peak-memory: the records do not hold this figure", "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13
+        )
+
+    def test_a_different_cell_of_a_table_names_row_and_column(self):
+        table("by-batch", "Title", self.columns(), self.rows(3.01), kind="traced")
+        what = "by-batch, row 1, plain: this run gives 3.5, test-machine.json of "
+        refused(what, "by-batch", "Title", self.columns(), self.rows(3.5), kind="traced", call=table)
+
+    def test_a_cell_where_the_record_has_none_is_refused(self):
+        rows = self.rows(3.0)
+        rows[1]["checkpointed"] = 4.0
+        what = "by-batch, row 2, checkpointed: this run gives 4, test-machine.json of "
+        refused(what, "by-batch", "Title", self.columns(), rows, kind="traced", call=table)
+
+    def test_a_table_with_more_rows_than_the_record_is_refused(self):
+        rows = [*self.rows(3.0), {"batch": 4, "plain": 9.0, "checkpointed": 3.0}]
+        refused(
+            "by-batch: the records do not hold this figure",
+            "by-batch",
+            "Title",
+            self.columns(),
+            rows,
+            kind="traced",
+            call=table,
+        )
+
+    def test_a_broken_record_is_named(self):
+        self.repository.record.write_text("{")
+        with pytest.raises(Exception, match=r"test-machine\.json:1: the record is not whole JSON"):
+            claim("peak-memory", SENTENCE, 12.5, "GiB", kind="traced", at_most=13)
+
+    def test_nothing_is_compared_without_the_variable(self, monkeypatch):
+        monkeypatch.delenv("EVIDENCE_VERIFY")
+        claim("peak-memory", SENTENCE, 9, "GiB", kind="traced", at_most=13)

@@ -1,0 +1,114 @@
+"""A record names the machine and its software so that a reader can compare, and nothing that names a person or a host."""
+
+import getpass
+import json
+import platform
+import re
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evidence import machine, records
+
+CPUINFO = """\
+processor\t: 0
+vendor_id\t: {vendor}
+cpu family\t: {family}
+model name\t: {name}
+flags\t\t: fpu avx2 avx512f avx512_bf16 sse
+
+processor\t: 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    monkeypatch.delenv("EVIDENCE_MACHINE", raising=False)
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    """A machine of four cores without a GPU; call it with the processor's name."""
+
+    def set_cpu(name, vendor="GenuineIntel", family="6"):
+        text = CPUINFO.format(name=name, vendor=vendor, family=family)
+        monkeypatch.setattr(Path, "read_text", lambda path: text)
+        monkeypatch.setattr(machine, "_gpu", dict)
+        monkeypatch.setattr("os.cpu_count", lambda: 4)
+        return machine.describe()
+
+    return set_cpu
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "family", "expected", "label"),
+    [
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "GenuineIntel", "6", "intel-xeon-4core", "Intel Xeon 4 cores"),
+        ("AMD EPYC", "AuthenticAMD", "26", "epyc-zen5-4core", "AMD EPYC Zen5 4 cores"),
+        ("AMD EPYC 9654 96-Core Processor", "AuthenticAMD", "99", "epyc-9654-4core", "AMD EPYC 9654 4 cores"),
+    ],
+)  # fmt: skip
+def test_a_cpu_is_named_by_its_family_and_its_cores(cpu, name, vendor, family, expected, label):
+    here = cpu(name, vendor, family)
+    assert (here["name"], here["label"], here["cores"]) == (expected, label, 4)
+    assert here["cpu_features"] == ["avx2", "avx512f", "avx512_bf16"]
+    assert "gpu" not in here
+
+
+def test_a_gpu_names_the_machine(monkeypatch):
+    import torch
+
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=140 * 2**30, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    here = machine.describe()
+    assert (here["name"], here["label"]) == ("nvidia-h200", "NVIDIA H200")
+    assert (here["gpu"], here["gpu_memory_gib"], here["compute_capability"]) == ("NVIDIA H200", 140.0, "9.0")
+
+
+def test_colab_is_told_from_the_same_hardware_elsewhere(cpu, monkeypatch):
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "release")
+    assert cpu("Intel(R) Xeon(R)")["name"] == "colab-intel-xeon-4core"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [("my-laptop", "my-laptop"), ("My Laptop!", "my-laptop"), ("", "intel-xeon-4core")]
+)
+def test_the_environment_may_name_the_machine_and_a_record_can_be_of_that_name(cpu, monkeypatch, given, name):
+    monkeypatch.setenv("EVIDENCE_MACHINE", given)
+    assert cpu("Intel(R) Xeon(R)")["name"] == name
+
+
+def test_a_machine_without_proc_is_still_described(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    here = machine.describe()
+    assert here["cpu"] == (platform.processor() or platform.machine()) and here["cpu_features"] == []
+
+
+def test_this_machine_makes_a_name_that_a_record_can_have():
+    here = machine.describe()
+    assert re.fullmatch(records._NAME["pattern"], here["name"])
+    assert here["memory_gib"] > 0 and here["cores"] > 0
+
+
+def test_nothing_names_a_person_or_a_host():
+    said = json.dumps([machine.describe(), machine.software()])
+    for secret in (socket.gethostname(), str(Path.home()), f'"{getpass.getuser()}"'):
+        assert secret not in said
+
+
+def test_the_software_is_what_is_installed(monkeypatch):
+    import torch
+
+    versions = machine.software()
+    assert versions["python"] == sys.version.split()[0] and versions["torch"] == torch.__version__
+    assert ("cuda" in versions) == bool(torch.version.cuda)
+    monkeypatch.setattr(machine, "PACKAGES", ("no-such-package",))
+    assert list(machine.software()) == ["python"]

@@ -1,0 +1,61 @@
+"""Variants that are compared run in turn, after a warm-up, and the fastest repeat counts."""
+
+import time
+
+import pytest
+import torch
+
+from evidence import measure
+
+
+def test_variants_run_in_turn_after_a_warm_up_that_does_not_count(monkeypatch):
+    clock, calls = iter(range(1000)), []
+    monkeypatch.setattr(measure, "_time", lambda step: step() or next(clock))
+    timings = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warmup=2)
+    assert calls == ["a", "b"] * 5
+    assert timings == {"a": measure.Timing((4, 6, 8)), "b": measure.Timing((5, 7, 9))}
+
+
+def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():
+    timing = measure.Timing((3.0, 1.0, 2.0))
+    assert timing.best == 1.0
+    assert timing.spread == {"min": 1.0, "max": 3.0, "repeats": 3}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11-20: on a GPU, wall time counts")
+def test_on_a_cpu_waiting_does_not_count():
+    assert 0 <= measure._time(lambda: time.sleep(0.2)) < 0.1
+
+
+def test_on_an_accelerator_a_step_is_timed_and_its_peak_read_between_synchronisations(monkeypatch):
+    calls = []
+    cuda = {
+        "is_available": True,
+        "synchronize": None,
+        "reset_peak_memory_stats": None,
+        "max_memory_allocated": 5,
+        "max_memory_reserved": 8,
+    }
+    for name, value in cuda.items():
+        monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: (calls.append(name), value)[1])
+    assert measure._time(lambda: calls.append("step")) >= 0
+    assert [call for call in calls if call != "is_available"] == ["synchronize", "step", "synchronize"]
+    calls.clear()
+    assert measure.peak_memory(lambda: calls.append("step")) == measure.Peak(allocated=5, reserved=8)
+    assert calls[1:5] == ["synchronize", "reset_peak_memory_stats", "step", "synchronize"]
+
+
+def test_without_an_accelerator_the_step_runs_and_there_is_no_peak(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    calls = []
+    assert measure.peak_memory(lambda: calls.append("step")) is None
+    assert calls == ["step"]
+
+
+def test_one_thread_is_one():
+    before = torch.get_num_threads()
+    try:
+        measure.one_thread()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)

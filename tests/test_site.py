@@ -1,0 +1,453 @@
+"""The built site: that it holds together, carries its evidence, asks nobody else, and fails to build when it should."""
+
+import gzip
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+from evidence import notebooks
+from evidence.records import KINDS
+
+ROOT = Path(__file__).parent.parent
+NOT_SOURCE = (".git", ".venv*", "site", "out", "dist", "__pycache__", ".*_cache", ".ipynb_checkpoints", "*.part")
+KILOBYTE = 1000
+NOTEBOOK_PAGE = 40 * KILOBYTE  # gzipped HTML
+SLOWER_THAN_PLAIN = 3  # times the CPU time of a plain Material site
+RELOAD = 3  # seconds, on an idle machine
+
+
+class Site:
+    """A built site: its folder, and what the build printed and cost."""
+
+    def __init__(self, folder, run, cpu):
+        self.folder, self.returncode, self.log, self.cpu = folder, run.returncode, run.stdout + run.stderr, cpu
+
+    @cached_property
+    def pages(self):
+        """Every page as (its path below the site, parsed), without 404.html, which any folder may serve."""
+        found = [path for path in sorted(self.folder.rglob("*.html")) if path.name != "404.html"]
+        assert found, f"{self.folder}: no page, so nothing was checked"
+        return {
+            path.relative_to(self.folder).as_posix(): BeautifulSoup(path.read_bytes(), "html.parser") for path in found
+        }
+
+    @property
+    def notebooks(self):
+        """The pages of the notebooks, by the notebook's name."""
+        return {name: self.pages[f"notebooks/{name}/index.html"] for name in notebooks.names()}
+
+    def target(self, page, link):
+        """The file that a page's relative link leads to, and the anchor in it."""
+        parts = urlsplit(urljoin(page, link))
+        path = self.folder / unquote(parts.path)
+        return (path / "index.html" if parts.path.endswith("/") or not parts.path else path), parts.fragment
+
+
+def build(folder, source=ROOT):
+    """Runs the command of `make site` in a process of its own, and so cold."""
+    environment = {name: value for name, value in os.environ.items() if name != "SITE_URL"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder],
+        cwd=source,
+        env=environment | {"SOURCE_DATE_EPOCH": "0", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Site(folder, run, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    built = build(tmp_path_factory.mktemp("site"))
+    assert built.returncode == 0, f"mkdocs build --strict failed\n{built.log}"
+    return built
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory):
+    """A copy of the repository that a test may edit."""
+    copy = tmp_path_factory.mktemp("checkout") / "repository"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    return copy
+
+
+def refuse(problems):
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def elements(site, selector, pages=None):
+    """Every element that a CSS selector finds, with its page; at least one."""
+    found = [(page, element) for page, soup in (pages or site.pages).items() for element in soup.select(selector)]
+    assert found, f"no page has {selector}, so nothing was checked"
+    return found
+
+
+# The site holds together
+
+
+def test_the_strict_build_prints_no_warning(site):
+    assert "Documentation built" in site.log
+    refuse([line for line in site.log.splitlines() if re.search(r"WARN|ERROR|Traceback", line)])
+
+
+def nav_pages(nav):
+    for entry in nav:
+        for value in entry.values():
+            yield from nav_pages(value) if isinstance(value, list) else [value]
+
+
+def test_every_page_of_the_navigation_exists_and_every_page_is_in_it(site, monkeypatch):
+    from mkdocs.config import load_config
+
+    monkeypatch.chdir(ROOT)
+    named = [Path(page) for page in nav_pages(load_config("mkdocs.yml").nav)]
+    folders = [path.parent if path.stem == "index" else path.with_suffix("") for path in named]
+    assert sorted((folder / "index.html").as_posix() for folder in folders) == sorted(site.pages)
+    for page, soup in site.pages.items():
+        assert len(soup.select("article h1")) == 1, f"{page}: a page has one title"
+
+
+def test_every_link_and_every_anchor_leads_somewhere(site):
+    lychee = Path(sys.executable).parent / "lychee"
+    assert lychee.exists(), f"{lychee} is missing. Install it: make install"
+    options = ["--offline", "--include-fragments", "--index-files", "index.html", "--exclude-path", "404.html"]
+    run = subprocess.run(
+        [lychee, *options, "--no-progress", "--format", "json", f"{site.folder}/**/*.html"],
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(run.stdout)
+    assert found["successful"] > 10 * len(site.pages), f"lychee looked at next to nothing\n{run.stderr}"
+    refuse([f"{page}: {link['url']}" for page, links in found["error_map"].items() for link in links])
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_id_on_a_page_is_unique(site):
+    ids = Counter((page, element["id"]) for page, element in elements(site, "[id]"))
+    refuse([f"{page}: {count} elements have the id {name}" for (page, name), count in ids.items() if count > 1])
+
+
+def test_every_image_and_every_chart_says_in_words_what_it_shows(site):
+    images = elements(site, "article img, article svg[role=img]")
+    assert {element.name for _, element in images} == {"img", "svg"}
+    refuse(
+        [f"{page}: no text alternative: {str(element)[:120]}" for page, element in images if not alternative(element)]
+    )
+
+
+def alternative(element):
+    return element.get("alt" if element.name == "img" else "aria-label", "").strip()
+
+
+def test_the_site_holds_no_template_and_no_source_of_a_page(site):
+    files = [path for path in site.folder.rglob("*") if path.suffix in (".j2", ".md", ".yml")]
+    assert files == []
+
+
+# Nobody else is asked, and the site works from any address
+
+LOADS = {  # what a browser fetches without being asked to
+    "script[src]": "src",
+    "link[rel~=stylesheet], link[rel~=icon], link[rel~=preload], link[rel~=modulepreload], link[rel~=manifest]": "href",
+    "link[rel~=preconnect], link[rel~=dns-prefetch], link[rel~=prefetch]": "href",
+    "img[src], iframe[src], source[src], video[src], audio[src], embed[src], track[src], input[src]": "src",
+    "img[srcset], source[srcset]": "srcset",
+    "object[data]": "data",
+    "use[href], image[href]": "href",
+}
+
+
+def test_no_page_requests_another_host(site):
+    loaded = [
+        (page, element[attribute])
+        for selector, attribute in LOADS.items()
+        for page, soup in site.pages.items()
+        for element in soup.select(selector)
+    ]
+    assert len(loaded) > 4 * len(site.pages), "hardly a script, style or image was found: nothing was checked"
+    refuse([f"{page}: loads {url}" for page, url in loaded if re.match(r"(https?:)?//", url)])
+    # Material asks the repository's host for stars and releases where it finds this.
+    refuse([page for page, soup in site.pages.items() if soup.select("[data-md-component=source]")])
+
+
+def test_no_style_sheet_requests_another_host(site):
+    sheets = list(site.folder.rglob("*.css"))
+    assert len(sheets) >= 3, "no style sheet of theme and site, so nothing was checked"
+    pages = [(page, style.get_text()) for page, soup in site.pages.items() for style in soup.select("style")]
+    for name, text in [(sheet.name, sheet.read_text()) for sheet in sheets] + pages:
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", text), name
+
+
+def test_the_site_works_below_any_path_of_a_host(site):
+    links = elements(site, "[href], [src]")
+    refuse(
+        [
+            f"{page}: {element.get('href', element.get('src'))} leads to the root of the host"
+            for page, element in links
+            if element.get("href", element.get("src")).startswith("/")
+        ]
+    )
+    path = urlsplit(site.pages["index.html"].select_one("link[rel=canonical]")["href"]).path
+    lost = BeautifulSoup((site.folder / "404.html").read_bytes(), "html.parser")  # any folder may serve it
+    own = [
+        link
+        for link in [element.get("href", element.get("src")) for element in lost.select("[href], [src]")]
+        if link[0] == "/"
+    ]
+    assert own and all(link.startswith(path) for link in own)
+
+
+# Figures carry their evidence
+
+
+def test_every_figure_opens_to_its_kind_versions_date_code_and_record(site):
+    problems = []
+    for page, button in elements(site, "button.claim"):
+        where = f"{page}: {button['popovertarget']}"
+        popover = site.pages[page].find(id=button["popovertarget"])
+        if popover is None or not popover.has_attr("popover"):
+            problems.append(f"{where} opens nothing")
+        else:
+            problems += [f"{where}: {problem}" for problem in wrong_with(site, page, popover)]
+    refuse(sorted(set(problems)))
+
+
+def wrong_with(site, page, popover):
+    """What a popover lacks."""
+    text, (notebook, name) = popover.get_text(" "), popover["id"].removeprefix("claim-").split("-", 1)
+    kind = popover.select_one(".kind").get_text()
+    if kind not in KINDS:
+        yield f"no kind but {kind!r}"
+    targets = [
+        (*site.target(page, link["href"]), link["href"]) for link in popover.select("a") if "//" not in link["href"]
+    ]
+    code = [anchor for path, anchor, _ in targets if path == site.folder / f"notebooks/{notebook}/index.html"]
+    if not code or site.notebooks[notebook].find(id=code[0]) is None or code[0] != f"claim-{name}":
+        yield "no link to the cell of the notebook that made it"
+    stored = [path for path, _, link in targets if link.endswith(".json")]
+    if not stored:
+        yield "no link to a record"
+    for path in stored:
+        if not path.exists():
+            yield f"{path.relative_to(site.folder)} is not in the site"
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        wanted = [
+            record["date"],
+            f"torch {record['software']['torch']}",
+            f"transformers {record['software']['transformers']}",
+        ]
+        if kind == "measured" and "value" in record["claims"][name]:
+            wanted.append(record["machine"]["label"])
+        yield from [f"does not say {words!r}" for words in wanted if words not in text]
+
+
+def test_no_popover_is_left_without_its_figure(site):
+    for page, popover in elements(site, "[popover]"):
+        assert site.pages[page].select(f"button[popovertarget={popover['id']}]"), (
+            f"{page}: nothing opens {popover['id']}"
+        )
+
+
+def test_a_page_with_figures_names_the_runs_that_they_come_from(site):
+    for page in {page for page, _ in elements(site, "button.claim")}:
+        foot = site.pages[page].select_one(".evidence-foot")
+        assert foot and re.search(r"\d{4}-\d\d-\d\d, .+, torch \d", foot.get_text()), page
+
+
+def test_search_finds_a_figure_in_its_sentence_but_not_what_its_popover_says(site):
+    text = (site.folder / "search" / "search_index.json").read_text(encoding="utf-8")
+    sentence = next(paragraph for _, paragraph in elements(site, "article p:has(> button.claim)"))
+    words = " ".join(sentence.get_text().split())
+    assert words[:80] in " ".join(json.dumps(json.loads(text), ensure_ascii=False).replace("\\n", " ").split())
+    popover = site.pages["index.html"].select_one("[popover] p").get_text()
+    assert popover.split(" ", 1)[1] not in text
+
+
+# Notebooks are pages like others
+
+
+def test_every_notebook_page_opens_in_colab_and_hands_out_its_files(site):
+    for name, page in site.notebooks.items():
+        links = {link.get_text(): link["href"] for link in page.select("article a.md-button")}
+        address = notebooks.project()["urls"]["Repository"].removeprefix("https://github.com/")
+        assert (
+            links["Open in Colab"]
+            == f"https://colab.research.google.com/github/{address}/blob/main/notebooks/{name}.ipynb"
+        )
+        for title, suffix in (("Download the notebook", "ipynb"), ("Download the script", "py")):
+            path, _ = site.target(f"notebooks/{name}/index.html", links[title])
+            assert path.name == f"{name}.{suffix}"
+            assert path.read_bytes() == (ROOT / "notebooks" / path.name).read_bytes()
+
+
+def test_a_notebook_page_reads_like_a_guide_without_prompts_in_the_margin(site):
+    for name, page in site.notebooks.items():
+        assert page.select("article .highlight") and page.select("article .nb-output"), f"{name}: no code, no output"
+        assert not re.search(r"\b(In|Out) ?\[\d*\]", page.get_text()), name
+        assert not page.select("[class*=jp-]"), f"{name}: the notebook interface is back"
+
+
+def test_a_notebook_page_is_light(site):
+    weights = {
+        name: len(gzip.compress((site.folder / f"notebooks/{name}/index.html").read_bytes(), 6))
+        for name in site.notebooks
+    }
+    refuse([f"{name}: {weight} bytes gzipped" for name, weight in weights.items() if weight > NOTEBOOK_PAGE])
+
+
+# The repository's address stands in one place
+
+
+def sources():
+    skipped = shutil.ignore_patterns(*NOT_SOURCE)
+    for folder, folders, files in os.walk(ROOT):
+        ignored = skipped(folder, [*folders, *files])
+        folders[:] = [name for name in folders if name not in ignored]
+        yield from [Path(folder, name) for name in files if name not in ignored]
+
+
+def test_the_address_of_the_repository_stands_in_one_place_and_in_what_is_made_from_it():
+    address = notebooks.project()["urls"]["Repository"]
+    owner, name = urlsplit(address).path.strip("/").split("/")
+    pattern = re.compile(rf"{re.escape(owner)}/{re.escape(name)}|{re.escape(owner)}\.github\.io".encode())
+    found = {path.relative_to(ROOT).as_posix(): len(pattern.findall(path.read_bytes())) for path in sources()}
+    made = [f"notebooks/{notebook}.{suffix}" for notebook in notebooks.names() for suffix in ("py", "ipynb")]
+    assert {path: count for path, count in found.items() if count} == dict.fromkeys(["pyproject.toml", *made], 1)
+    for notebook in notebooks.names():
+        cell = next(cell for cell in notebooks.read_source(notebook).cells if cell.cell_type == "code")
+        assert cell.source == notebooks.install_cell() and address in cell.source
+
+
+def test_another_address_there_changes_the_colab_links_the_site_and_the_install_cells(tmp_path, monkeypatch):
+    from evidence import site as hook
+
+    text, address = (ROOT / "pyproject.toml").read_text(encoding="utf-8"), notebooks.project()["urls"]["Repository"]
+    (tmp_path / "pyproject.toml").write_text(
+        text.replace(address, "https://github.com/somebody/elsewhere"), encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SITE_URL", raising=False)
+    config = hook.on_config(SimpleNamespace(extra={}, site_url=None))
+    assert config.extra["colab"] == "https://colab.research.google.com/github/somebody/elsewhere/blob/main/notebooks/"
+    assert config.repo_url == "https://github.com/somebody/elsewhere"
+    assert config.site_url == "https://somebody.github.io/elsewhere/"
+    assert "git+https://github.com/somebody/elsewhere" in notebooks.install_cell()
+
+
+# The build
+
+
+def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(site, checkout, tmp_path):
+    again = build(tmp_path / "site", checkout)
+    assert contents(site.folder).keys() == contents(again.folder).keys()
+    assert [name for name, content in contents(site.folder).items() if contents(again.folder)[name] != content] == []
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("[a page](nowhere.md)", "nowhere.md"),
+        ("[a section](index.md#nowhere)", "#nowhere"),
+        ("It is [[one_gpu:nowhere]].", "nowhere"),
+    ],
+    ids=["a broken link", "an unknown anchor", "an unknown claim"],
+)
+def test_a_mistake_fails_the_build_and_the_message_names_the_page(checkout, tmp_path, mistake, message):
+    page = checkout / "docs" / "contribute.md"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(f"{right}\n{mistake}\n", encoding="utf-8")
+    try:
+        built = build(tmp_path / "site", checkout)
+    finally:
+        page.write_text(right, encoding="utf-8")
+    assert built.returncode != 0
+    assert [line for line in built.log.splitlines() if "contribute.md" in line and message in line], built.log
+
+
+def test_a_cold_build_takes_at_most_three_times_that_of_a_plain_site(site, tmp_path):
+    """CPU time, interleaved, the least of three: a loaded machine slows both."""
+    plain = tmp_path / "plain"
+    (plain / "docs").mkdir(parents=True)
+    (plain / "mkdocs.yml").write_text("site_name: Plain\ntheme: {name: material, font: false}\nplugins: [search]\n")
+    for number, soup in enumerate(site.pages.values()):
+        lines = [line for line in re.sub(r"[<>`\[\]|#]", "", soup.article.get_text()).splitlines() if line.strip()]
+        page = plain / "docs" / (f"page{number}.md" if number else "index.md")
+        page.write_text(f"# Page {number}\n\n" + "\n\n".join(line.strip() for line in lines), encoding="utf-8")
+    ours, theirs = [], []
+    for number in range(3):
+        ours.append(build(tmp_path / f"ours{number}"))
+        theirs.append(build(tmp_path / f"plain{number}", plain))
+    assert {built.returncode for built in ours + theirs} == {0}
+    assert len(theirs[0].pages) == len(site.pages)
+    seconds, base = min(built.cpu for built in ours), min(built.cpu for built in theirs)
+    print(f"{seconds:.2f} s against {base:.2f} s: {seconds / base:.2f}x")
+    assert seconds <= SLOWER_THAN_PLAIN * base, f"{seconds:.2f} s against {base:.2f} s: {seconds / base:.2f}x"
+
+
+def test_an_edit_shows_in_seconds_while_the_site_is_served(checkout, tmp_path):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    address, log = f"http://127.0.0.1:{port}/contribute/", tmp_path / "log"
+    page = checkout / "docs" / "contribute.md"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
+            cwd=checkout,
+            env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(checkout)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        start = seconds_until(address, "Edit a page", 60)
+        assert start, f"no page after 60 s\n{log.read_text()}"
+        page.write_text(page.read_text(encoding="utf-8") + "\nA sentence nobody wrote before.\n", encoding="utf-8")
+        elapsed = seconds_until(address, "A sentence nobody wrote before.", 10)
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+    print(f"started in {start:.1f} s, reloaded in {elapsed or 0:.1f} s")
+    assert elapsed, f"the edit did not show within 10 s; the start took {start:.1f} s\n{log.read_text()}"
+    # A start takes about as long as the bar on an idle machine, and longer on a loaded one.
+    assert elapsed < max(RELOAD, start), f"the edit showed after {elapsed:.1f} s; the start took {start:.1f} s"
+
+
+def seconds_until(address, words, limit):
+    """How long until a page holds the words; None when it does not within the limit."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + limit:
+        try:
+            with urllib.request.urlopen(address, timeout=limit) as answer:
+                if words in answer.read().decode():
+                    return time.monotonic() - begin
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            pass
+        time.sleep(0.05)
+    return None
