@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import markdown
 import pytest
@@ -197,7 +198,14 @@ class TestChart:
 
     def test_its_colours_follow_the_theme_and_its_fonts_the_page(self, repository):
         html = str(render(block("chart", **CHART)).find("figure"))
-        assert "var(--chart-1)" in html and "font-family" not in html and "http" not in html
+        assert (
+            "color-0" in html
+            and "#" not in html.replace("#table-", "")
+            and "font-family" not in html
+            and "http" not in html
+        )
+        style = (Path(__file__).resolve().parent.parent / "docs" / "assets" / "site.css").read_text()
+        assert ".chart .color-0" in style and "color: var(--chart-1)" in style
 
     @pytest.mark.parametrize("mark", pages.MARKS)
     def test_every_mark_can_be_drawn(self, repository, mark):
