@@ -97,11 +97,19 @@ def record(name, results=records.RESULTS, say=print):
     path = FOLDER / f"{name}.py"
     notebook = read_source(name)
     _execute(name, notebook, say, {"EVIDENCE_VERIFY": ""})
+    _drop_logs(notebook)
     made = harvest(notebook, path, source_hash(name))
     notebook.metadata["evidence"] = {"source": made["source"]}
     stored, text = records.prepared(made, results)
     records.write_together({path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n", stored: text})
     say(f"{name}: {len(made['claims'])} claims, {len(made['tables'])} tables in {shown(stored)}")
+
+
+def _drop_logs(notebook):
+    """What libraries write to stderr names paths of this machine and is no result."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
 def verify(name, results=records.RESULTS, say=print):

@@ -25,7 +25,7 @@ from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -38,6 +38,14 @@ UNMASKED_SDPA = "sdpa_without_mask"
 AttentionInterface.register(UNMASKED_SDPA, sdpa_attention_forward)
 
 aten = torch.ops.aten
+
+if aten._grouped_mm not in flop_registry:  # the experts of a mixture; torch 2.13 has no formula for it
+
+    @register_flop_formula(aten._grouped_mm)
+    def grouped_mm_flop(left_shape, right_shape, *args, out_shape=None, **kwargs):
+        """FLOPs of (tokens, k) times (experts, k, n), whatever the expert of a token."""
+        return 2 * left_shape[-2] * left_shape[-1] * right_shape[-1]
+
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
 

@@ -139,7 +139,7 @@ claim("llama-weight-copies", "bf16 copies of the weights that autocast keeps for
 # BERT-large, batch 4 x 512 tokens, fp32: the step of the table that Hugging Face published in 2022. Activations pile up
 # in the forward pass and are replaced by gradients in the backward pass.
 
-# %%
+# %% alt="Stacked areas over one step: weights and optimizer state are constant, activations grow and then give way to gradients."
 bert_fp32 = bert(4)
 CATEGORIES = ["parameters", "optimizer", "gradients", "activations", "temporaries"]
 COLOURS = ["#0072b2", "#00805c", "#8a6d00", "#c45500", "#5b5b66"]  # readable by the colour-blind
@@ -318,9 +318,12 @@ claim("fused-saving-512", "Eager attention's activations against the fused kerne
 claim("fused-saving-8192", "Eager attention's activations against the fused kernel's, 8B Llama, 8,192 tokens",
       eager[8192].after_forward["activations"] / plain[8192].after_forward["activations"], "x", kind="traced", at_least=5, at_most=12)
 
-# %%
+# %% alt="Activations against tokens on logarithmic axes: eager attention rises steepest, fused attention in proportion, checkpointing lowest."
+curves = {
+    "eager attention": (eager, "#c45500"), "fused attention": (plain, "#0072b2"), "fused and checkpointing": (by_length, "#00805c"),
+}
 figure, axes = plt.subplots(figsize=(7, 3))
-for label, steps, colour in (("eager attention", eager, "#c45500"), ("fused attention", plain, "#0072b2"), ("fused and checkpointing", by_length, "#00805c")):
+for label, (steps, colour) in curves.items():
     axes.plot(list(steps), [step.after_forward["activations"] / GiB for step in steps.values()], marker="o", label=label, color=colour)
 axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="activations after the forward pass, GiB")
 axes.set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS])
@@ -376,6 +379,40 @@ claim("together-peak", "Peak memory of BERT-large at 32 x 512 tokens with mixed 
 claim("together-before", "Peak memory of BERT-large in fp32 at batch 32 x 512 tokens", first.peak_gib, "GiB", kind="traced", at_least=25, at_most=32)
 claim("together-flops", "FLOPs that all methods together add to the BERT-large step",
       100 * (all_flops(mixed_all) / all_flops(first) - 1), "%", kind="traced", at_least=25, at_most=35)
+
+# %% [markdown]
+# The same ladder for a 1-billion-parameter Llama at 8 sequences of 2,048 tokens. Its vocabulary is large for its size, so
+# the logits weigh more.
+
+# %%
+llama_1b = LlamaConfig(
+    vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+    num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=131072, tie_word_embeddings=True,
+)
+
+
+def small_llama(batch_size, **options):
+    return training_step(AutoModelForCausalLM, llama_1b, batch_size, 2048, **options)
+
+
+LADDER_1B = {
+    "fp32, batch 8": small_llama(8),
+    "mixed bf16": small_llama(8, **BF16),
+    "mixed bf16, 4 x batch 2": small_llama(2, accumulation=4, **BF16),
+    "mixed bf16, checkpointing": small_llama(8, activation_checkpointing=True, **BF16),
+    "mixed bf16, 4 x batch 2, checkpointing": small_llama(2, accumulation=4, activation_checkpointing=True, **BF16),
+    "pure bf16, 4 x batch 2, checkpointing": small_llama(2, accumulation=4, activation_checkpointing=True, dtype=torch.bfloat16),
+}
+table(
+    "ladder-1b", "Llama-1B class, 8 x 2,048 tokens per optimizer step, AdamW",
+    {"rung": "Methods", "peak": "Peak, GiB", "flops": "Step, TFLOP"},
+    [{"rung": rung, "peak": step.peak_gib, "flops": all_flops(step) / 1e12} for rung, step in LADDER_1B.items()],
+    kind="traced",
+)
+claim("together-1b-before", "Peak memory of a 1B Llama in fp32 at 8 x 2,048 tokens", LADDER_1B["fp32, batch 8"].peak_gib, "GiB",
+      kind="traced", at_least=88, at_most=92)
+claim("together-1b-peak", "Peak memory of a 1B Llama at 8 x 2,048 tokens with mixed bf16, accumulation and checkpointing",
+      LADDER_1B["mixed bf16, 4 x batch 2, checkpointing"].peak_gib, "GiB", kind="traced", at_least=25, at_most=28)
 
 # %% [markdown]
 # ## How long it took

@@ -46,6 +46,7 @@ from transformers import (
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
+from evidence.measure import interleaved
 from evidence.trace import GiB, training_step
 
 logging.set_verbosity_error()
@@ -174,14 +175,37 @@ for number in range(ROUNDS):
     print(f"round {number + 1} of {ROUNDS}: " + ", ".join(f"{name} {min(times):.2f} s" for name, times in seconds.items()))
 best = {name: min(times) for name, times in seconds.items()}
 
+# %% [markdown]
+# *Model FLOPs utilisation* is what the step computes, without recomputation, over what the machine could compute in that
+# time. The rate that the machine could reach is measured here, with one large matrix product.
+
 # %%
+def matrix_rate(dtype):
+    """FLOP/s of a large square matrix product."""
+    size = 8192 if GPU else 1536
+    a, b = (torch.randn(size, size, device="cuda" if GPU else "cpu").to(dtype) for _ in range(2))
+    return 2 * size**3 / interleaved({"product": lambda: a @ b})["product"].best
+
+
+traced = training_step(AutoModelForSequenceClassification, config, batch_size, length)
+model_flops = traced.flops["forward"] + traced.flops["backward"]
+half_dtype = torch.bfloat16 if half == "bf16" else torch.float16
+rates = {"fp32": matrix_rate(torch.float32), half: matrix_rate(half_dtype)}
+
+
+def utilisation(name):
+    """In %, against the rate of the dtype that the method multiplies in."""
+    return 100 * model_flops / best[name] / rates[half if half in name or name == "all three" else "fp32"]
+
+
+# %% alt="Bars of the speed of each method against fp32."
 table(
     "ladder", f"One optimizer step of {size}, {batch_size} x {length} tokens, AdamW",
     {"method": "Method", "seconds": "Step, s", "samples": "Throughput, samples/s", "tokens": "Throughput, tokens/s",
-     "allocated": "Peak allocated, GiB", "reserved": "Peak reserved, GiB", "loss": "Loss of the last step"},
+     "utilisation": "Utilisation, %", "allocated": "Peak allocated, GiB", "reserved": "Peak reserved, GiB", "loss": "Loss of the last step"},
     [{"method": name, "seconds": best[name], "samples": batch_size / best[name], "tokens": batch_size * length / best[name],
       "allocated": peaks[name][0] and peaks[name][0] / GiB, "reserved": peaks[name][1] and peaks[name][1] / GiB,
-      "loss": losses[name][-1]} for name in methods],
+      "utilisation": utilisation(name), "loss": losses[name][-1]} for name in methods],
     kind="measured",
 )
 figure, axes = plt.subplots(figsize=(7, 2.5))
@@ -217,6 +241,12 @@ claim("together-speed", "Speed of an optimizer step with accumulation, checkpoin
 claim("tf32-speed", "Speed of an optimizer step with tf32 matrix products against fp32",
       best["fp32"] / best["tf32"] if "tf32" in best else None, "x", kind="measured", at_least=1.2,
       spread=spread("tf32") if "tf32" in best else None, because="tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
+
+claim("utilisation-fp32", "Model FLOPs utilisation of the fp32 step, against one large fp32 matrix product on the same machine",
+      utilisation("fp32"), "%", kind="measured", at_least=30, at_most=105)
+claim("utilisation-mixed", "Model FLOPs utilisation of the mixed-precision step, against one large 16-bit matrix product on the same machine",
+      utilisation(f"mixed {half}") if NATIVE_BF16 or half == "fp16" else None, "%", kind="measured", at_least=10, at_most=105,
+      because="this CPU has no avx512_bf16 instructions")
 
 # %% [markdown]
 # ## The same loss?
@@ -271,7 +301,6 @@ claim("asked-dtype", "Bytes per weight after from_pretrained of a bf16 checkpoin
 # On a GPU: the peak that PyTorch's allocator counts in the fp32 run, against the peak traced on fake tensors.
 
 # %%
-traced = training_step(AutoModelForSequenceClassification, config, batch_size, length)
 claim("traced-against-allocated", "Peak memory by the allocator against the traced peak, fp32",
       peaks["fp32"][0] / traced.peak if GPU else None, "x", kind="measured", at_least=0.95, at_most=1.1, because="this machine has no GPU")
 

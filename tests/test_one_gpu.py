@@ -265,6 +265,13 @@ def test_pytorch_leaves_tf32_off():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_fp8_swaps_the_linear_layers_and_leaves_the_logits_in_bf16(run_snippet):
+    defined, printed = run_snippet("one_gpu/fp8.py")
+    assert "14 layers multiply in fp8" in printed  # seven in each of the two layers
+    assert type(defined["model"].lm_head) is torch.nn.Linear
+    assert {p.dtype for p in defined["model"].parameters()} == {torch.bfloat16}
+
+
 def test_from_pretrained_loads_a_checkpoint_in_the_dtype_it_was_saved_in(run_snippet):
     _, printed = run_snippet("one_gpu/dtype_trap.py")
     assert printed.split() == ["torch.bfloat16", "torch.float32"]

@@ -1,0 +1,38 @@
+"""Trains adapters beside weights of 4 bits."""
+import tempfile
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, Trainer, TrainingArguments
+
+gpu = torch.cuda.is_available()
+if gpu:  # Llama, 1 billion parameters
+    config = LlamaConfig(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32)
+else:  # a small one, which a CPU trains in seconds
+    config = LlamaConfig(
+        vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2,
+    )
+ids = torch.randint(0, config.vocab_size, (16, 128))
+data = [{"input_ids": row, "labels": row} for row in ids]
+
+with tempfile.TemporaryDirectory() as checkpoint:  # stands for a checkpoint of the Hub
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(checkpoint)
+
+    # --8<-- [start:load]
+    quantization = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",  # the default is fp4
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,  # the default is fp32; torch.float16 on a T4 or V100
+    )
+    model = AutoModelForCausalLM.from_pretrained(
+        checkpoint, quantization_config=quantization, dtype=torch.bfloat16, device_map={"": 0} if gpu else None,
+    )
+    # --8<-- [end:load]
+
+model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+arguments = TrainingArguments(
+    "out", max_steps=4, save_strategy="no", use_cpu=not gpu, per_device_train_batch_size=2,
+    bf16=True, activation_checkpointing=True, learning_rate=2e-4,
+)
+Trainer(model=model, args=arguments, train_dataset=data).train()

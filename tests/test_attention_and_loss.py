@@ -1,0 +1,372 @@
+"""docs/training/attention-and-loss.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+
+import ast
+import inspect
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    DataCollatorWithFlattening,
+    LlamaConfig,
+    MistralConfig,
+    PrinterCallback,
+    Qwen3Config,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.integrations import hub_kernels
+from transformers.modeling_flash_attention_utils import FLASH_ATTENTION_COMPATIBILITY_MATRIX, FLASH_ATTN_KERNEL_FALLBACK
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "snippets" / "attention_and_loss"
+SNIPPETS = sorted(FOLDER.glob("*.py"))
+ON_A_GPU_ONLY = {"flash.py", "liger.py"}
+SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
+
+
+def error(name):
+    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def llama(cls=AutoModelForCausalLM, **options):
+    set_seed(0)
+    config = LlamaConfig(**SMALL, num_key_value_heads=1)
+    return (cls.from_config if cls is AutoModelForCausalLM else cls._from_config)(config, **options).train()
+
+
+def calls(model, **batch):
+    """What the model passes to SDPA in its first layer: mask and keywords."""
+    real, seen = F.scaled_dot_product_attention, []
+
+    def spy(query, key, value, attn_mask=None, **keywords):
+        seen.append((attn_mask, key.size(1), keywords))
+        return real(query, key, value, attn_mask=attn_mask, **keywords)
+
+    with mock.patch("torch.nn.functional.scaled_dot_product_attention", spy):
+        model(**batch, use_cache=False) if "Bert" not in type(model).__name__ else model(**batch)
+    return seen[0]
+
+
+def ids(batch=2, length=16):
+    return torch.randint(0, 500, (batch, length), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def chunked_loss():
+    """What the program of this name defines, without its training run."""
+    definitions = (FOLDER / "chunked_loss.py").read_text().partition("gpu = ")[0]
+    defined = {"__name__": "chunked_loss"}
+    exec(compile(definitions, "chunked_loss.py", "exec"), defined)
+    return defined
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator = torch.Generator().manual_seed(0)
+    lengths = [32, 20, 27, 8, 32, 31, 5, 16]
+    return [
+        {"input_ids": row, "labels": row} for row in (torch.randint(0, 500, (n,), generator=generator) for n in lengths)
+    ]
+
+
+def losses(model, data, **arguments):
+    set_seed(0)
+    arguments = TrainingArguments(
+        "out", max_steps=2, logging_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, **arguments
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=padded)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def padded(features):
+    width = max(len(row["input_ids"]) for row in features)
+    fill = {"input_ids": 0, "labels": -100}
+    batch = {
+        key: torch.stack([F.pad(row[key], (0, width - len(row[key])), value=value) for row in features])
+        for key, value in fill.items()
+    }
+    return batch | {"attention_mask": (batch["labels"] != -100).long()}
+
+
+# The programs
+
+
+@pytest.mark.parametrize("name", [path.name for path in SNIPPETS if path.name not in ON_A_GPU_ONLY])
+def test_every_program_that_a_cpu_can_run_runs(name, run_snippet):
+    defined, printed = run_snippet(f"attention_and_loss/{name}")
+    assert "arguments" not in defined or "train_loss" in printed
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_every_argument_is_one_of_the_installed_version(path):
+    known = set(inspect.signature(TrainingArguments).parameters)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TrainingArguments":
+            given = {keyword.arg for keyword in node.keywords}
+            assert given <= known, f"{path.name}:{node.lineno}: {sorted(given - known)} unknown to TrainingArguments"
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_programs_are_short_enough_to_read(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 120, max(lines, key=len)
+
+
+def test_the_programs_for_a_gpu_name_what_exists():
+    names = {node.value for path in SNIPPETS if path.name in ON_A_GPU_ONLY for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant)}  # fmt: skip
+    assert "flash_attention_2" in names
+    capability = {
+        version: facts.get("cuda_min_major_version") for version, facts in FLASH_ATTENTION_COMPATIBILITY_MATRIX.items()
+    }
+    assert capability == {2: None, 3: 8, 4: 9}
+    assert FLASH_ATTN_KERNEL_FALLBACK["flash_attention_2"] == "kernels-community/flash-attn2"
+    assert MistralConfig(sliding_window=1024).sliding_window == 1024
+    assert DataCollatorWithFlattening().return_position_ids
+
+
+# The kernels
+
+
+def test_sdpa_is_the_default():
+    assert llama().config._attn_implementation == "sdpa"
+
+
+def test_without_padding_transformers_drops_the_mask_which_lets_pytorch_take_flash():
+    mask, heads, keywords = calls(llama(), input_ids=ids(), attention_mask=torch.ones(2, 16, dtype=torch.long))
+    assert mask is None and keywords["is_causal"] and keywords["enable_gqa"] and heads == 1
+
+
+def test_one_padding_token_brings_a_mask_and_repeats_the_key_and_value_heads():
+    padding = torch.ones(2, 16, dtype=torch.long)
+    padding[0, -1] = 0
+    mask, heads, keywords = calls(llama(), input_ids=ids(), attention_mask=padding)
+    assert mask.shape == (2, 1, 16, 16) and mask.dtype == torch.bool
+    assert not keywords["is_causal"] and heads == 2
+
+
+def test_the_same_holds_for_bert():
+    bert = AutoModelForSequenceClassification.from_config(BertConfig(**SMALL)).train()
+    padding = torch.ones(2, 16, dtype=torch.long)
+    assert calls(bert, input_ids=ids(), attention_mask=padding)[0] is None
+    padding[0, -1] = 0
+    assert calls(bert, input_ids=ids(), attention_mask=padding)[0].shape == (2, 1, 16, 16)
+
+
+@pytest.mark.parametrize("length, masked", [(7, False), (16, True)])
+def test_a_sliding_window_brings_a_mask_as_soon_as_the_sequence_is_as_long_as_the_window(length, masked):
+    model = AutoModelForCausalLM.from_config(MistralConfig(**SMALL, num_key_value_heads=1, sliding_window=8)).train()
+    assert (calls(model, input_ids=ids(2, length))[0] is not None) == masked
+
+
+def test_packed_sequences_bring_a_mask_too():
+    positions = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]])
+    mask, *_ = calls(llama(), input_ids=ids(1, 8), position_ids=positions)
+    assert mask.shape == (1, 1, 8, 8) and not mask[0, 0, 4, 3]
+
+
+def test_with_a_cache_packed_sequences_see_each_other_and_trainer_switches_the_cache_off():
+    positions, batch = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]]), ids(1, 8)
+    model = llama().eval()
+    alone = model(input_ids=batch[:, 4:], use_cache=False).logits
+    packed = model(input_ids=batch, position_ids=positions, use_cache=False).logits[:, 4:]
+    cached = model(input_ids=batch, position_ids=positions, use_cache=True).logits[:, 4:]
+    assert torch.allclose(alone, packed, atol=1e-5)
+    assert not torch.allclose(alone, cached, atol=1e-3)
+    assert TrainingArguments("out", use_cpu=True).use_cache is False
+
+
+def test_all_kernels_compute_the_same():
+    batch = ids()
+    outputs = [llama(attn_implementation=name).eval()(input_ids=batch).logits for name in ("eager", "sdpa")]
+    assert torch.allclose(*outputs, atol=1e-5)
+
+
+def test_set_attn_implementation_changes_the_kernel_of_a_model_that_exists():
+    model = llama()
+    model.set_attn_implementation("eager")
+    assert model.config._attn_implementation == "eager"
+
+
+def test_sdpa_kernel_takes_a_list_and_an_order():
+    assert list(inspect.signature(sdpa_kernel).parameters) == ["backends", "set_priority"]
+    assert {"FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"} <= set(SDPBackend.__members__)
+
+
+def test_a_name_that_does_not_exist_is_refused():
+    kind, message = error("unknown_attention")
+    with pytest.raises(ValueError) as caught:
+        llama(attn_implementation="flash")
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_flash_attention_without_its_package(monkeypatch):
+    monkeypatch.setattr("transformers.modeling_utils.is_kernels_available", lambda: False)
+    kind, message = error("flash_missing")
+    with pytest.raises(ImportError) as caught:
+        llama(attn_implementation="flash_attention_2")
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_a_kernel_of_the_hub_without_the_package_kernels(monkeypatch):
+    monkeypatch.setattr(hub_kernels, "is_kernels_available", lambda: False)
+    kind, message = error("kernels_missing")
+    with pytest.raises(ImportError) as caught:
+        llama(attn_implementation="kernels-community/flash-attn2")
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_flex_attention_has_no_backward_pass_on_a_cpu():
+    kind, message = error("flex_on_cpu")
+    model, batch = llama(attn_implementation="flex_attention"), ids(2, 128)
+    with pytest.raises(NotImplementedError) as caught:
+        model(input_ids=batch, labels=batch).loss.backward()
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_a_kernel_that_the_device_lacks():
+    kind, message = error("no_backend")
+    query = torch.randn(1, 2, 8, 16)
+    with pytest.raises(RuntimeError) as caught, sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        F.scaled_dot_product_attention(query, query, query)
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+# Logits and loss
+
+
+def test_the_chunked_loss_has_the_loss_and_the_gradients_of_the_usual_one(chunked_loss):
+    batch = ids(2, 33)
+    labels = batch.clone()
+    labels[0, :10] = -100
+
+    def gradients(cls, chunk):
+        model = llama(cls)
+        with mock.patch.object(chunked_loss["chunked_cross_entropy"], "__defaults__", (None, chunk)):
+            loss = model(input_ids=batch, labels=labels).loss
+        loss.backward()
+        return [loss.detach(), *(parameter.grad for parameter in model.parameters())]
+
+    usual = gradients(AutoModelForCausalLM, 2048)
+    for chunk in (7, 16, 2048):
+        chunked = gradients(chunked_loss["ChunkedLlamaForCausalLM"], chunk)
+        assert len(chunked) == len(usual) > 10
+        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(usual, chunked))
+
+
+def test_it_divides_by_the_tokens_of_all_micro_batches(chunked_loss, rows):
+    model = chunked_loss["ChunkedLlamaForCausalLM"]
+    usual = losses(llama(), rows, per_device_train_batch_size=4)
+    assert losses(llama(model), rows, per_device_train_batch_size=4) == pytest.approx(usual, rel=1e-4)
+    accumulated = losses(llama(model), rows, per_device_train_batch_size=2, gradient_accumulation_steps=2)
+    assert accumulated == pytest.approx(usual, rel=1e-4)
+
+
+def test_a_class_without_forcausallm_in_its_name_is_divided_by_another_count(chunked_loss, rows):
+    renamed = type("ChunkedLlama", (chunked_loss["ChunkedLlamaForCausalLM"],), {})
+    usual = losses(llama(), rows, per_device_train_batch_size=4)[0]
+    assert losses(llama(renamed), rows, per_device_train_batch_size=4)[0] < 0.97 * usual
+
+
+def test_it_evaluates_and_generates_as_before(chunked_loss):
+    model, batch = llama(chunked_loss["ChunkedLlamaForCausalLM"]).eval(), ids()
+    assert model(input_ids=batch, labels=batch).logits.shape == (2, 16, 500)
+    assert model.generate(batch, max_new_tokens=2, do_sample=False, pad_token_id=0).shape == (2, 18)
+
+
+def test_compute_loss_func_comes_too_late_because_the_logits_exist_by_then(rows):
+    seen = []
+
+    def compute_loss(outputs, labels, num_items_in_batch=None):
+        seen.append(outputs.logits.shape[-1])
+        return outputs.logits.float().mean()
+
+    arguments = TrainingArguments("out", max_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True)
+    trainer = Trainer(
+        model=llama(), args=arguments, train_dataset=rows, data_collator=padded, compute_loss_func=compute_loss
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    assert seen == [500]
+
+
+def test_the_usual_loss_takes_the_logits_to_fp32():
+    model, batch = llama(dtype=torch.bfloat16), ids()
+    loss = model(input_ids=batch, labels=batch).loss
+    assert loss.dtype == torch.float32
+
+
+def test_logits_for_the_answers_only_give_the_same_loss_and_gradients(run_snippet):
+    defined, printed = run_snippet("attention_and_loss/answers_only.py")
+    assert printed.startswith("(32, 999)")
+    model, batch, labels = defined["model"], defined["ids"], defined["labels"]
+    kept = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    loss = model(input_ids=batch, labels=labels).loss
+    loss.backward()
+    assert torch.allclose(loss, defined["output"].loss, atol=1e-6)
+    assert all(torch.allclose(a, parameter.grad, atol=1e-6) for a, parameter in zip(kept, model.parameters()))
+
+
+def test_in_generation_transformers_keeps_only_the_last_logits():
+    model = llama().eval()
+    assert model(input_ids=ids(), logits_to_keep=1).logits.shape == (2, 1, 500)
+
+
+def test_the_function_of_torch_has_the_same_loss_and_gradients_in_fp32(run_snippet):
+    defined, _ = run_snippet("attention_and_loss/built_in.py")
+    hidden, weight, labels = defined["hidden"], defined["weight"], defined["labels"]
+    chunked = hidden.grad.clone(), weight.grad.clone()
+    hidden.grad = weight.grad = None
+    loss = F.cross_entropy(F.linear(hidden, weight), labels)
+    loss.backward()
+    assert torch.allclose(loss, defined["loss"], rtol=1e-5)
+    assert all(torch.allclose(a, b.grad, atol=1e-5) for a, b in zip(chunked, (hidden, weight)))
+
+
+def test_its_loss_has_the_dtype_of_the_hidden_state():
+    hidden, weight = torch.randn(64, 16, dtype=torch.bfloat16), torch.randn(500, 16, dtype=torch.bfloat16)
+    options = torch.nn.LinearCrossEntropyOptions()
+    loss = F.linear_cross_entropy(hidden, weight, torch.zeros(64, dtype=torch.long), options=options)
+    assert loss.dtype == torch.bfloat16
+
+
+def test_its_backward_pass_runs_once():
+    kind, message = error("backward_twice")
+    hidden, weight = torch.randn(64, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
+    options = torch.nn.LinearCrossEntropyOptions()
+    loss = F.linear_cross_entropy(hidden, weight, torch.zeros(64, dtype=torch.long), options=options)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError) as caught:
+        loss.backward()
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_liger_without_its_package(rows, monkeypatch):
+    monkeypatch.setattr("transformers.integrations.liger.is_liger_kernel_available", lambda: False)
+    kind, message = error("liger_missing")
+    arguments = TrainingArguments("out", max_steps=1, use_cpu=True, use_liger_kernel=True)
+    with pytest.raises(ImportError) as caught:
+        Trainer(model=llama(), args=arguments, train_dataset=rows).train()
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_liger_can_be_told_which_kernels():
+    assert {"use_liger_kernel", "liger_kernel_config"} <= set(inspect.signature(TrainingArguments).parameters)
+
+
+def test_a_qwen_class_vocabulary_has_151936_entries():
+    assert Qwen3Config().vocab_size == 151936

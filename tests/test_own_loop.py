@@ -1,0 +1,123 @@
+"""docs/training/own-loop.md, sentence by sentence."""
+
+import dataclasses
+import inspect
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
+
+from evidence import records
+
+ROOT = Path(__file__).resolve().parent.parent
+SNIPPETS = ROOT / "snippets" / "own_loop"
+OLD = (ROOT / "tests" / "data" / "training_arguments_4.41.2.txt").read_text().split()
+NOW = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
+
+
+def test_the_accelerate_loop_and_trainer_give_the_same_loss_curve(run_snippet):
+    loop, _ = run_snippet("own_loop/accelerate_loop.py")
+    trainer, _ = run_snippet("own_loop/trainer.py")
+    assert len(loop["losses"]) == 4
+    assert loop["losses"] == pytest.approx(trainer["losses"], abs=2e-3)  # Trainer logs three decimals
+
+
+def test_without_num_items_in_batch_a_short_micro_batch_counts_as_much_as_a_long_one():
+    set_seed(0)
+    model = AutoModelForCausalLM.from_config(
+        LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=50)
+    ).eval()
+    short, long = torch.randint(0, 50, (1, 4)), torch.randint(0, 50, (1, 40))
+    tokens = 3 + 39
+    right = sum(model(input_ids=ids, labels=ids, num_items_in_batch=tokens).loss.item() for ids in (short, long))
+    alone = [model(input_ids=ids, labels=ids).loss.item() for ids in (short, long)]
+    assert right == pytest.approx((3 * alone[0] + 39 * alone[1]) / tokens, rel=1e-5)
+    assert right != pytest.approx(sum(alone) / 2, rel=1e-3)
+
+
+def test_trainer_clips_to_one_by_default():
+    assert TrainingArguments("out", use_cpu=True).max_grad_norm == 1.0
+
+
+def test_predicted_tokens_take_eight_bytes_each(run_snippet):
+    _, printed = run_snippet("own_loop/evaluation.py")
+    assert f"{32 * 64 * 8:,} bytes of predictions" in printed
+
+
+def test_without_compute_metrics_trainer_keeps_no_logits(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    model = AutoModelForCausalLM.from_config(
+        LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=50)
+    )
+    rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 4
+    seen = []
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments("out", use_cpu=True, disable_tqdm=True),
+        eval_dataset=rows,
+        preprocess_logits_for_metrics=lambda logits, labels: seen.append(logits) or logits,
+    )
+    trainer.evaluate()
+    assert not seen
+
+
+def test_with_batch_eval_metrics_compute_metrics_must_take_compute_result():
+    arguments = TrainingArguments("out", use_cpu=True, batch_eval_metrics=True)
+    with pytest.raises(ValueError, match="compute_result"):
+        Trainer(model=torch.nn.Linear(1, 1), args=arguments, compute_metrics=lambda evaluated: {})
+
+
+def test_a_memory_snapshot_is_a_page_that_a_browser_opens(run_snippet):
+    run_snippet("own_loop/memory_snapshot.py")
+    page = Path("memory.html" if not torch.cuda.is_available() else "memory.pickle")
+    assert page.stat().st_size > 50_000
+    for name in ("_record_memory_history", "_dump_snapshot"):
+        assert callable(getattr(torch.cuda.memory, name))
+
+
+def test_each_argument_of_version_4_is_either_accepted_or_in_the_map():
+    table = records.load_all(ROOT / "results")["own_loop"][0].data["tables"]["arguments"]
+    mapped = {row[0] for row in table["rows"]}
+    gone = {name for name in OLD if name not in NOW and not name.startswith("_")}
+    assert len(OLD) == 126
+    assert mapped == gone
+
+
+@pytest.mark.parametrize("name", sorted({name for name in OLD if name not in NOW and not name.startswith("_")}))
+def test_what_the_map_lists_is_refused_and_what_it_names_instead_is_accepted(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        TrainingArguments("out", **{name: None})
+    table = records.load_all(ROOT / "results")["own_loop"][0].data["tables"]["arguments"]
+    instead = dict(table["rows"])[name].split("=")[0]
+    assert instead in NOW or instead.startswith(("nothing", "TENSORBOARD_LOGGING_DIR"))
+
+
+def test_the_message_is_printed_verbatim():
+    kind, _, message = (SNIPPETS / "errors" / "unexpected_argument.txt").read_text().strip().partition(": ")
+    with pytest.raises(TypeError) as caught:
+        TrainingArguments("out", evaluation_strategy="steps")
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_trainer_takes_processing_class_in_place_of_tokenizer():
+    assert {"processing_class", "tokenizer"} & set(inspect.signature(Trainer).parameters) == {"processing_class"}
+
+
+def test_the_container_command_is_valid_shell():
+    subprocess.run(["bash", "-n", SNIPPETS / "container.sh"], check=True)
+
+
+def test_the_step_runs_on_whatever_device_there_is(run_snippet):
+    defined, printed = run_snippet("own_loop/device.py")
+    assert printed.startswith(f"{defined['device'].type}, torch.")
+    assert torch.isfinite(defined["loss"])
+
+
+def test_fused_adamw_runs_on_all_three_and_foreach_not_on_apple():
+    from torch.utils import _foreach_utils
+
+    assert {"cuda", "xpu", "mps"} <= set(_foreach_utils._get_fused_kernels_supported_devices())
+    assert {"cuda", "xpu"} <= set(_foreach_utils._get_foreach_kernels_supported_devices())
+    assert "mps" not in _foreach_utils._get_foreach_kernels_supported_devices()

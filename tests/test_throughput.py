@@ -1,0 +1,350 @@
+"""docs/training/throughput.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+
+import ast
+import inspect
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from transformers import (
+    DataCollatorForSeq2Seq,
+    DataCollatorWithFlattening,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainingArguments,
+    default_data_collator,
+    masking_utils,
+    modeling_flash_attention_utils,
+    set_seed,
+)
+from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
+
+ROOT = Path(__file__).resolve().parent.parent
+SNIPPETS = sorted((ROOT / "snippets" / "throughput").glob("*.py"))
+ERRORS = ROOT / "snippets" / "throughput" / "errors"
+SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
+SEQUENCES = [torch.arange(length).mul(7).remainder(500).tolist() for length in (5, 40, 17)]
+
+
+def error(name):
+    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def raised(call, *args, **kwargs):
+    with pytest.raises(Exception) as caught:
+        call(*args, **kwargs)
+    return type(caught.value).__name__, str(caught.value)
+
+
+def warned(call, *args, **kwargs):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*args, **kwargs)
+    return [(warning.category.__name__, str(warning.message)) for warning in caught]
+
+
+def llama(**other):
+    set_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SMALL | other)).eval()
+
+
+def flattened(**options):
+    return DataCollatorWithFlattening(return_tensors="pt", **options)([{"input_ids": ids} for ids in SEQUENCES])
+
+
+@torch.no_grad()
+def loss(model, **batch):
+    return model(**batch).loss.item()
+
+
+@torch.no_grad()
+def loss_alone(model):
+    """Mean over all predicted tokens of the sequences, each run on its own."""
+    total = sum(loss(model, input_ids=(x := torch.tensor([ids])), labels=x) * (len(ids) - 1) for ids in SEQUENCES)
+    return total / sum(len(ids) - 1 for ids in SEQUENCES)
+
+
+def padded():
+    width = max(map(len, SEQUENCES))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in SEQUENCES])
+    real = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in SEQUENCES])
+    return {"input_ids": ids, "attention_mask": real, "labels": ids.masked_fill(real == 0, -100)}
+
+
+# The programs
+
+
+@pytest.mark.parametrize("name", ["data_loading.py", "group_by_length.py", "padding_free.py"])
+def test_every_program_of_the_page_trains_on_a_cpu(name, run_snippet):
+    defined, printed = run_snippet(f"throughput/{name}")
+    assert "train_loss" in printed
+    assert defined["arguments"].max_steps == 4
+
+
+def test_the_compiled_program_hands_inductor_to_torch_compile_and_trains(run_snippet, monkeypatch):
+    """With a backend that skips the code generation: the compiler itself runs in the notebook."""
+    asked, real = [], torch.compile
+
+    def compile(model, **options):
+        asked.append(options)
+        return real(model, **options | {"backend": "eager"})
+
+    monkeypatch.setattr(torch, "compile", compile)
+    _, printed = run_snippet("throughput/compile.py")
+    assert "train_loss" in printed
+    assert [str(options["backend"]).lower().rpartition(".")[2] for options in asked] == ["inductor"]
+    assert asked[0].get("mode") in (None, "default")
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_every_argument_is_one_of_the_installed_version(path):
+    known = set(inspect.signature(TrainingArguments).parameters)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TrainingArguments":
+            given = {keyword.arg for keyword in node.keywords}
+            assert given <= known, f"{path.name}:{node.lineno}: {sorted(given - known)} unknown to TrainingArguments"
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_programs_are_short_enough_to_read(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 120, max(lines, key=len)
+
+
+# torch.compile
+
+
+def test_by_default_the_length_becomes_dynamic_and_two_graphs_serve_all_lengths(run_snippet, caplog):
+    _, printed = run_snippet("throughput/count_graphs.py")
+    assert printed.splitlines() == [
+        "default: 2",
+        "dynamic=False: 8",
+        "dynamic=False, padded to 64: 3",
+        "graph breaks: 0",
+    ]
+
+
+def test_dynamic_false_hits_the_limit_of_8_says_so_and_goes_on_in_eager_mode(caplog):
+    assert torch._dynamo.config.recompile_limit == 8
+    torch._dynamo.reset()
+    squared = torch.compile(lambda x: x * x, backend="eager", dynamic=False)
+    with caplog.at_level(logging.WARNING, logger="torch._dynamo"):
+        logging.getLogger("torch._dynamo").addHandler(caplog.handler)
+        results = [squared(torch.full((length,), 3.0)).sum().item() for length in range(2, 14)]
+        logging.getLogger("torch._dynamo").removeHandler(caplog.handler)
+    assert results == [9.0 * length for length in range(2, 14)]
+    assert (ERRORS / "recompile_limit.txt").read_text().strip() in caplog.text
+
+
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
+    import torch._inductor.config as inductor
+
+    kind, message = error("no_compiler")
+    torch._dynamo.reset()
+    with (
+        inductor.patch({"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1, "force_disable_caches": True}),
+        pytest.raises(Exception) as caught,
+    ):
+        torch.compile(lambda x: torch.relu(x) + 1)(torch.ones(8))
+    assert type(caught.value).__name__ == kind
+    assert str(caught.value).startswith(message)
+
+
+def test_a_backend_or_a_mode_turns_compiling_on():
+    assert TrainingArguments("out", use_cpu=True, torch_compile_mode="max-autotune").torch_compile
+    arguments = TrainingArguments("out", use_cpu=True, torch_compile_backend="inductor")
+    assert arguments.torch_compile
+    assert TrainingArguments("out", use_cpu=True, torch_compile=True).torch_compile_backend == "inductor"
+
+
+def test_the_modes_and_backends_of_the_page_exist_and_the_old_ones_are_gone():
+    assert {"default", "reduce-overhead", "max-autotune"} <= set(torch._inductor.list_mode_options())
+    assert not {"ipex", "nvfuser", "ofi", "fx2trt"} & set(torch._dynamo.list_backends())
+
+
+@pytest.mark.parametrize("log", ["recompiles", "graph_breaks"])
+def test_torch_logs_knows_the_names_of_the_page(log):
+    assert log in torch._logging._internal.log_registry.artifact_names
+
+
+# Data loading
+
+
+def test_the_share_of_waiting_falls_with_workers(run_snippet):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # four workers are more than a small machine suggests
+        defined, printed = run_snippet("throughput/waiting_share.py")
+    alone, with_workers = [int(line.split()[2].rstrip("%")) for line in printed.splitlines()]
+    assert alone > with_workers
+
+
+def test_prefetching_needs_workers():
+    assert raised(TrainingArguments, "out", use_cpu=True, dataloader_prefetch_factor=2) == error("prefetch_factor")
+
+
+def test_a_worker_holds_two_batches_ready_if_not_told_otherwise():
+    assert DataLoader(range(4), num_workers=1).prefetch_factor == 2
+
+
+def test_pinning_is_on_by_default_and_trainer_turns_it_off_on_a_cpu():
+    assert TrainingArguments.__dataclass_fields__["dataloader_pin_memory"].default is True
+    assert TrainingArguments("out", use_cpu=True).dataloader_pin_memory is False
+
+
+def test_trainer_copies_without_waiting_if_told_so():
+    arguments = TrainingArguments("out", use_cpu=True, accelerator_config={"non_blocking": True})
+    assert Trainer(model=llama(), args=arguments).accelerator.non_blocking
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="2026-11-20: the warning is that of a machine without one")
+def test_pinning_without_an_accelerator_warns():
+    assert error("pin_memory") in warned(lambda: list(DataLoader(range(4), pin_memory=True)))
+
+
+# Padding, grouping, padding-free
+
+
+def test_rows_of_different_length_need_a_collator_that_pads():
+    rows = [{"input_ids": [1, 2, 3]}, {"input_ids": [1, 2, 3, 4, 5]}]
+    assert raised(default_data_collator, rows) == error("uneven_rows")
+
+
+def test_group_by_length_is_no_argument_any_more():
+    assert raised(TrainingArguments, "out", group_by_length=True) == error("group_by_length")
+
+
+def test_group_by_length_is_a_sampling_strategy_and_needs_the_lengths():
+    arguments = TrainingArguments("out", use_cpu=True, train_sampling_strategy="group_by_length")
+    rows = [{"input_ids": list(range(length)), "labels": [0]} for length in (3, 9, 4)]
+    sampler = Trainer(model=llama(), args=arguments, train_dataset=rows)._get_train_sampler()
+    assert sampler.lengths == [3, 9, 4]
+    assert raised(LengthGroupedSampler, 2, dataset=[{"text": "no ids"}]) == error("infer_lengths")
+
+
+def test_the_batch_with_the_longest_row_comes_first():
+    lengths = torch.randint(1, 500, (400,), generator=torch.Generator().manual_seed(0)).tolist()
+    assert lengths[get_length_grouped_indices(lengths, 8)[0]] == max(lengths)
+
+
+def test_the_collator_of_a_tokenizer_pads_to_a_multiple():
+    assert "pad_to_multiple_of" in inspect.signature(DataCollatorForSeq2Seq).parameters
+
+
+def test_the_flattened_batch_has_positions_that_start_again_and_no_mask():
+    row = flattened()
+    assert set(row) == {"input_ids", "labels", "position_ids"}
+    assert row["position_ids"][0].tolist() == [*range(5), *range(40), *range(17)]
+    assert row["labels"][0, [0, 5, 45]].tolist() == [-100, -100, -100]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_padding_free_gives_the_loss_of_the_padded_batch_and_of_the_sequences_alone(attention):
+    model = llama(attn_implementation=attention)
+    alone = loss_alone(model)
+    assert loss(model, **padded()) == pytest.approx(alone, rel=1e-5)
+    assert loss(model, **flattened(), use_cache=False) == pytest.approx(alone, rel=1e-5)
+
+
+def test_flex_attention_isolates_by_the_same_positions():
+    model, alone = llama(attn_implementation="flex_attention"), loss_alone(llama())
+    assert loss(model, **flattened(), use_cache=False) == pytest.approx(alone, rel=1e-5)
+    assert abs(loss(model, **flattened(), use_cache=True) - alone) > 1e-4
+
+
+def test_gradients_are_the_same_too():
+    def gradients(batch):
+        model = llama().train()
+        model(**batch, use_cache=False).loss.backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    pairs = list(zip(gradients(padded()), gradients(flattened())))
+    assert len(pairs) > 10
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    "more", [{"use_cache": True}, {"attention_mask": torch.ones(1, 62, dtype=torch.long)}], ids=["cache", "mask"]
+)
+def test_a_cache_or_an_attention_mask_switches_the_isolation_off_without_a_word(more, recwarn):
+    model = llama()
+    assert abs(loss(model, **flattened(), **more) - loss_alone(model)) > 1e-4
+    assert not [warning for warning in recwarn if "pack" in str(warning.message).lower()]
+
+
+def test_positions_may_start_elsewhere():
+    assert flattened(position_ids_start=2)["position_ids"][0, [0, 5]].tolist() == [2, 2]
+
+
+def test_the_collator_gives_the_borders_that_flash_attention_takes():
+    assert flattened(return_flash_attn_kwargs=True)["cu_seq_lens_q"].flatten().tolist() == [0, 5, 45, 62]
+
+
+def test_without_position_ids_the_sequences_leak():
+    model, row = llama(), flattened(return_position_ids=False)
+    assert abs(loss(model, **row, use_cache=False) - loss_alone(model)) > 1e-4
+
+
+def test_trainer_switches_the_cache_off():
+    assert TrainingArguments("out", use_cpu=True).use_cache is False
+    model = llama()
+    assert model.config.use_cache
+    Trainer(model=model, args=TrainingArguments("out", use_cpu=True))
+    assert not model.config.use_cache
+
+
+def test_the_isolation_check_of_the_page_says_who_leaks(run_snippet):
+    _, printed = run_snippet("throughput/isolation_check.py")
+    assert [line.split()[-1] for line in printed.splitlines()] == ["isolated", "leaks", "leaks"]
+
+
+def test_flash_attention_looks_at_positions_only_in_a_batch_of_one_row():
+    positions = flattened()["position_ids"]
+    packed = modeling_flash_attention_utils._is_packed_sequence
+    assert packed(positions, batch_size=1)
+    assert not packed(positions.expand(2, -1), batch_size=2)
+
+
+def test_sdpa_isolates_several_packed_rows_too():
+    model, row = llama(), flattened()
+    two = {key: value.repeat(2, 1) for key, value in row.items()}
+    assert loss(model, **two, use_cache=False) == pytest.approx(loss_alone(model), rel=1e-5)
+
+
+def test_the_mask_of_a_packed_row_has_one_byte_per_pair_of_tokens():
+    row, model = flattened(), llama()
+    mask = masking_utils.create_causal_mask(
+        config=model.config,
+        inputs_embeds=torch.zeros(1, 62, 64),
+        attention_mask=None,
+        past_key_values=None,
+        position_ids=row["position_ids"],
+    )
+    assert (mask.dtype, tuple(mask.shape)) == (torch.bool, (1, 1, 62, 62))
+    assert not mask[0, 0, 5:45, :5].any()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11-20: a GPU has the backward pass")
+def test_flex_attention_has_no_backward_pass_on_a_cpu():
+    model = llama(attn_implementation="flex_attention").train()
+    assert raised(model, **flattened(), use_cache=False) == error("flex_backward")
+
+
+# Shapes
+
+
+def test_the_wave_of_the_page(run_snippet):
+    defined, printed = run_snippet("throughput/waves.py")
+    assert "3456 tokens: 100%" in printed and "3584 tokens: 52%" in printed
+    assert defined["busy"](128, 256, multiprocessors=1) == 1
+    assert defined["busy"](129, 256, multiprocessors=1) == pytest.approx(129 / 256)
+
+
+def test_the_vocabulary_is_padded_to_a_multiple_of_64(run_snippet):
+    _, printed = run_snippet("throughput/pad_vocabulary.py")
+    assert printed.strip() == "50304 (50304, 64)"
