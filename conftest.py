@@ -26,10 +26,12 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def run_snippet(tmp_path, monkeypatch, capsys):
     """Runs a snippet as a program, in an empty folder; returns what it defined and what it printed."""
+    from accelerate.state import AcceleratorState
 
     def run(name):
         monkeypatch.chdir(tmp_path)
         monkeypatch.delenv("EVIDENCE_VERIFY", raising=False)  # a snippet is no notebook with a record
+        AcceleratorState._reset_state(reset_partial_state=True)  # one program after the other in this process
         defined = runpy.run_path(str(ROOT / "snippets" / name), run_name="__main__")
         return defined, capsys.readouterr().out
 

@@ -42,7 +42,8 @@ def test_a_notebook_alone_installs_the_package_and_opens_its_run(name, wheel, ba
         cell.source for cell in jupytext.read(ROOT / "notebooks" / f"{name}.ipynb").cells if cell.cell_type == "code"
     ]
     program = tmp_path / "program.py"
-    program.write_text("\n".join([*codes[:2], "import evidence", "print(evidence.__file__)"]))
+    opened = next(number for number, code in enumerate(codes) if "\nstart(" in code)
+    program.write_text("\n".join([*codes[: opened + 1], "import evidence", "print(evidence.__file__)"]))
     done = subprocess.run([bare_python, program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert str(bare_python.parent.parent) in done.stdout

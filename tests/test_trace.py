@@ -193,9 +193,10 @@ def test_an_unknown_attention_or_optimizer_names_the_choices():
         training_step(AutoModelForCausalLM, LLAMA, 1, 8, optimizer="adam")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="2026-11-20: only Linux says the peak of a process by itself")
 def test_an_8b_step_is_traced_in_under_a_minute_and_under_one_gib():
-    program = """
-import resource, time
+    program = r"""
+import re, time
 started = time.process_time()
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -203,7 +204,7 @@ from evidence.trace import training_step
 config = LlamaConfig(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
                      num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=False)
 step = training_step(AutoModelForCausalLM, config, 1, 4096, dtype=torch.bfloat16)
-print(step.parameters, time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(step.parameters, time.process_time() - started, int(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1]) / 2**20)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

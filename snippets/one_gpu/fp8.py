@@ -4,7 +4,9 @@ from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, vocab_size=1024)
+config = LlamaConfig(
+    hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, vocab_size=1024,
+)
 model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).to(device)
 
 # --8<-- [start:convert]
