@@ -2,9 +2,11 @@
 
 - a figure typed by hand: a number with a unit of a result, outside a claim and outside a link to its source
 - a claim, table or column that no record has; a claim that no page shows
+- a link to a page, notebook or anchor of ours that does not exist
 - a code block that is not an included snippet; a snippet or region that is gone; a snippet that no page includes
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import yaml
 
 from . import pages, records
 from .notebooks import line_of_cell
-from .problems import Problem, line_of, nearest, read_text
+from .problems import Problem, line_of, nearest, read_text, shown
 from .records import find
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
@@ -30,6 +32,8 @@ WORDS = re.compile(
 )
 PARAGRAPH = re.compile(r"^[^\S\n]*\|.*|^.*\S.*(?:\n(?![^\S\n]*\|).*\S.*)*", re.M)  # and each row of a table
 INLINE_CODE = re.compile(r"`[^`]*`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#:]*)(?:#([^)\s]+))?\)")  # to a page of ours: a link elsewhere has a colon
+ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 HEADING = re.compile(r"^\s*#{1,6}\s")
 CLAIM_IN_LINK = re.compile(r"\[[^\[\]]*(\[\[[^\]]*\]\])[^\[\]]*\]\(")
 INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
@@ -54,7 +58,7 @@ def check(docs=DOCS, snippets=SNIPPETS, results=records.RESULTS):
                     Problem(path, "this block has no end", "close it by a fence as long as the first", block.line)
                 )
             elif block.language is None:
-                problems += _prose(path, block, found, used)
+                problems += [*_prose(path, block, found, used), *_links(path, block, Path(docs))]
             elif block.language in RECORD_BLOCKS:
                 problems += _record_block(path, block, found)
             else:
@@ -140,6 +144,22 @@ def _prose(path, block, found, used):
         if HEADING.match(line) and "[[" in _without(INLINE_CODE, line):
             what = "a claim in a heading, whose anchor would change with the value"
             yield Problem(path, what, "put it into the sentence under the heading", number)
+
+
+def _links(path, block, docs):
+    for number, line in enumerate(block.lines, block.line):
+        for target, anchor in LINK.findall(_without(INLINE_CODE, line)):
+            file = path.parent / target if target else path
+            if file.suffix == ".ipynb":  # the notebooks stand beside docs/, and their pages below it
+                file = docs.parent / os.path.relpath(file, docs)
+            if not file.exists():
+                known = [os.path.relpath(other, path.parent) for other in docs.rglob("*.md")]
+                yield Problem(path, f"there is no {target}{nearest(target, known)}", "correct the link", number)
+            elif anchor and file.suffix == ".md":
+                anchors = ANCHOR.findall(read_text(file))
+                if anchor not in anchors:
+                    what = f"{shown(file)} has no anchor #{anchor}{nearest(anchor, anchors)}"
+                    yield Problem(path, what, f"correct it, or give a heading there {{ #{anchor} }}", number)
 
 
 def _claim(path, line, written, found, used):

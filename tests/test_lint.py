@@ -57,7 +57,7 @@ class TestFigures:
             ("| a | 12 GiB |\n|---|---|", "12 GiB"),
             ("> It takes 12 GiB.", "12 GiB"),
             ("- It takes 12 GiB.", "12 GiB"),
-            ("It takes [12 GiB](../other.md).", "12 GiB"),
+            ("It takes [12 GiB](index.md).", "12 GiB"),
             ('It takes <b class="x">12 GiB</b>.', "12 GiB"),
         ],
     )
@@ -315,3 +315,21 @@ def test_every_page_is_checked_however_deep(repository):
     deep.write_text("It takes 12 GiB.\n")
     (problem,) = repository.page_problems()
     assert problem.startswith("docs/a/b/page.md:1: a figure typed by hand: 12 GiB")
+
+
+class TestLinks:
+    def test_a_link_to_a_page_that_does_not_exist_is_named_with_the_nearest(self, repository):
+        (repository.page.parent / "other.md").write_text("# Other\n")
+        found = problems_of(repository, "See [the other](othr.md).")
+        assert found == ["1: there is no othr.md (did you mean other.md?). Fix: correct the link"]
+
+    def test_a_link_to_an_anchor_that_is_gone_is_named_with_the_nearest(self, repository):
+        (repository.page.parent / "other.md").write_text("# Other\n\n## The trap { #dtype-trapp }\n")
+        found = problems_of(repository, "Text.\n\nSee [the trap](other.md#dtype-trap).")
+        assert len(found) == 1
+        assert found[0].startswith("3: ") and "has no anchor #dtype-trap (did you mean dtype-trapp?)" in found[0]
+
+    @pytest.mark.parametrize("link", ["other.md", "other.md#trap", "https://example.org/a.md#b", "`[a](none.md)`"])
+    def test_a_sound_link_passes(self, repository, link):
+        (repository.page.parent / "other.md").write_text("# Other\n\n## The trap { #trap }\n")
+        assert problems_of(repository, link if link.startswith("`") else f"See [it]({link}).") == []
