@@ -165,7 +165,7 @@ def _popover(context, identifier, notebook, name):
 def _source_line(context, record, claim):
     spread = claim.get("spread")
     between = (
-        f", {spread['repeats']} repeats of {format_number(spread['min'])} to {format_number(spread['max'])} s"
+        f"; {spread['repeats']} steps of {format_number(spread['min'])} to {format_number(spread['max'])} s"
         if spread
         else ""
     )

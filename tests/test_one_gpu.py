@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import logging
 import warnings
 from pathlib import Path
 
@@ -212,6 +213,28 @@ def test_the_old_name_of_the_argument_still_works_and_warns():
         arguments = TrainingArguments("out", gradient_checkpointing=True, use_cpu=True)
     assert arguments.activation_checkpointing
     assert (kind, message) in [(warning.category.__name__, str(warning.message)) for warning in caught]
+
+
+def test_arguments_of_your_own_replace_the_default_and_pytorch_falls_back_to_the_reentrant_form():
+    model = classifier()
+    model.activation_checkpointing_enable(activation_checkpointing_kwargs={"preserve_rng_state": False})
+    assert "use_reentrant" not in model.bert.encoder.layer[0]._gradient_checkpointing_func.keywords
+    with pytest.warns(UserWarning, match="the use_reentrant parameter should be passed explicitly"):
+        torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(1, requires_grad=True))
+
+
+def test_the_cache_is_dropped_with_the_warning_that_the_page_names(caplog):
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).train()
+    model.activation_checkpointing_enable()
+    ids = torch.ones(1, 8, dtype=torch.long)
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        model(input_ids=ids, labels=ids, use_cache=True).loss.backward()
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "`use_cache=True` is incompatible with gradient checkpointing" in caplog.text
+    assert TrainingArguments("out", use_cpu=True).use_cache is False
 
 
 def test_fused_attention_is_the_default():

@@ -80,7 +80,7 @@ class TestClaimInASentence:
 
     def test_a_measured_one_names_its_machine_and_its_spread(self, repository):
         opened = render("[[tiny:step-speed]]").find(id="claim-tiny-step-speed")
-        assert "2.3x on Test machine, 5 repeats of 0.1 to 0.2 s" in opened.text
+        assert "2.3x on Test machine; 5 steps of 0.1 to 0.2 s" in opened.text
 
     def test_a_cited_one_links_to_its_source(self, repository):
         cited = {"kind": "cited", "source": "https://example.org/?a=1&b=2"}

@@ -348,3 +348,9 @@ def test_the_wave_of_the_page(run_snippet):
 def test_the_vocabulary_is_padded_to_a_multiple_of_64(run_snippet):
     _, printed = run_snippet("throughput/pad_vocabulary.py")
     assert printed.strip() == "50304 (50304, 64)"
+
+
+def test_the_backends_of_older_recipes_are_gone_and_inductor_is_the_default():
+    backends = set(torch._dynamo.list_backends())
+    assert "inductor" in backends
+    assert not {"ipex", "nvfuser", "fx2trt", "aot_nvfuser", "ofi"} & backends
