@@ -50,8 +50,8 @@ KIND_MEANS = {
 class Context:
     """What one page knows: the records, and where it stands itself."""
 
-    def __init__(self, results, page):
-        self.records, self.page = records.load_all(results), page
+    def __init__(self, results, page, colab=""):
+        self.records, self.page, self.colab = records.load_all(results), page, colab
         path = PurePosixPath(page)
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
         self.root = "../" * depth if page else ""
@@ -196,9 +196,13 @@ def _foot(context, notebooks):
         newest = context.records[notebook][0]
         items.append(
             f'<li><a href="{context.notebook_url(notebook)}">{notebook}</a>: {newest.date}, {escape(newest.data["machine"]["label"])}, '
-            f"{escape(_versions(newest))}</li>"
+            f"{escape(_versions(newest))}{_in_colab(context, notebook)}</li>"
         )
     return f'<div class="evidence-foot" data-search-exclude><p>The figures of this page come from these runs:</p><ul>{"".join(items)}</ul></div>'
+
+
+def _in_colab(context, notebook):
+    return f' · <a href="{context.colab}{notebook}.ipynb">Open in Colab</a>' if context.colab else ""
 
 
 def _fence(render):
@@ -379,15 +383,15 @@ class EvidenceExtension(Extension):
         self.config = {
             "results": [str(records.RESULTS), "folder of the records"],
             "page": ["", "path of the page below docs/"],
+            "colab": ["", "address of the notebooks in Colab, for the foot of a page"],
         }
         super().__init__(**options)
 
     def extendMarkdown(self, md):
-        md.evidence = Context(self.getConfig("results"), self.getConfig("page"))
+        md.evidence = Context(self.getConfig("results"), self.getConfig("page"), self.getConfig("colab"))
         md.inlinePatterns.register(ClaimPattern(md.evidence), "claim", 175)  # before links take the brackets
-        md.treeprocessors.register(
-            ClaimPlaces(md), "claim-places", 15
-        )  # after inline patterns (20), before the contents (5)
+        # after inline patterns (20), before the contents (5)
+        md.treeprocessors.register(ClaimPlaces(md), "claim-places", 15)
         md.treeprocessors.register(Popovers(md), "claim-popovers", 14)
 
 

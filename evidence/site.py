@@ -88,7 +88,7 @@ def on_pre_page(page, *, config, files):
 
 
 def _tell_page(config, source):
-    config.mdx_configs.setdefault("evidence.pages", {})["page"] = source
+    config.mdx_configs.setdefault("evidence.pages", {}).update(page=source, colab=config.extra["colab"])
 
 
 def _ways_in(config, name):

@@ -36,12 +36,14 @@ if importlib.util.find_spec("evidence") is None:
 import gc
 import tempfile
 import time
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from transformers import (
-    AutoModelForSequenceClassification, BertConfig, PrinterCallback, Trainer, TrainerCallback, TrainingArguments, logging, set_seed,
+    AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, LlamaConfig, PrinterCallback, Trainer, TrainerCallback,
+    TrainingArguments, logging, set_seed,
 )
 
 from evidence.claims import claim, start, table
@@ -66,18 +68,46 @@ start("one_gpu")
 GPU = torch.cuda.is_available()
 CAPABILITY = torch.cuda.get_device_capability() if GPU else (0, 0)
 NATIVE_BF16 = CAPABILITY >= (8, 0) if GPU else not {"avx512_bf16", "amx_bf16"}.isdisjoint(describe()["cpu_features"])
-LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
-SMALL = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 6, "vocab_size": 8192}
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+BERT_LARGE = BertConfig(
+    hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16,
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+)
+BERT_SMALL = BertConfig(
+    hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=6, vocab_size=8192,
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+)
+LLAMA_1B = LlamaConfig(
+    vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
+    tie_word_embeddings=True,
+)
+LLAMA_300M = LlamaConfig(
+    vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=4,
+)
+LLAMA_SMALL = LlamaConfig(
+    vocab_size=8192, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+)
+
+
+class Setup(NamedTuple):
+    label: str
+    model_class: type
+    config: object
+    batch_size: int  # sequences per optimizer step
+    length: int  # tokens per sequence
+
 
 if GPU and torch.cuda.get_device_properties(0).total_memory > 40 * GiB:
-    size, config, batch_size, length = "BERT-large", BertConfig(**LARGE, **NO_DROPOUT), 32, 512
+    bert = Setup("BERT-large", AutoModelForSequenceClassification, BERT_LARGE, 32, 512)
+    llama = Setup("Llama-1B class", AutoModelForCausalLM, LLAMA_1B, 8, 2048)
 elif GPU:
-    size, config, batch_size, length = "BERT-large", BertConfig(**LARGE, **NO_DROPOUT), 8, 512
+    bert = Setup("BERT-large", AutoModelForSequenceClassification, BERT_LARGE, 8, 512)
+    llama = Setup("300M Llama", AutoModelForCausalLM, LLAMA_300M, 4, 1024)
 else:
-    size, config, batch_size, length = "small BERT", BertConfig(**SMALL, **NO_DROPOUT), 8, 128
+    bert = Setup("small BERT", AutoModelForSequenceClassification, BERT_SMALL, 8, 128)
+    llama = Setup("small Llama", AutoModelForCausalLM, LLAMA_SMALL, 4, 256)
     torch.set_num_threads(1)  # one thread and CPU time: comparable also on a busy machine
-print(f"{size}, {batch_size} x {length} tokens per optimizer step")
+for setup in (bert, llama):
+    print(f"{setup.label}, {setup.batch_size} x {setup.length} tokens per optimizer step")
 
 # %% [markdown]
 # ## One run
@@ -86,7 +116,7 @@ print(f"{size}, {batch_size} x {length} tokens per optimizer step")
 # first step of each run warms up and does not count.
 
 # %%
-STEPS, ROUNDS = 4, 2  # optimizer steps of a run, of which the first does not count; runs of each method, in turn
+STEPS, SEEDS = 3, (0, 1)  # optimizer steps of a run, of which the first does not count; runs of each method, in turn
 
 
 class StepClock(TrainerCallback):
@@ -107,38 +137,50 @@ class StepClock(TrainerCallback):
 
 
 class RandomText(torch.utils.data.Dataset):
+    def __init__(self, setup):
+        self.setup = setup
+
     def __len__(self):
-        return STEPS * batch_size
+        return STEPS * self.setup.batch_size
 
     def __getitem__(self, row):
         generator = torch.Generator().manual_seed(row)
-        ids = torch.randint(1000, config.vocab_size, (length,), generator=generator)
-        return {"input_ids": ids, "labels": int(ids[0] % 2)}
+        ids = torch.randint(1000, self.setup.config.vocab_size, (self.setup.length,), generator=generator)
+        return {"input_ids": ids, "labels": ids if self.setup is llama else int(ids[0] % 2)}
 
 
-def train(dtype=torch.float32, divide_loss=True, **arguments):
-    """Trains a fresh model for STEPS steps; returns step times in seconds, losses, and peak memory in bytes (GPU)."""
-    set_seed(0)
-    model = AutoModelForSequenceClassification.from_config(config, dtype=dtype)
-    if divide_loss:
+class Run(NamedTuple):
+    seconds: list  # of the steps after the first
+    losses: list  # of all steps
+    memory: tuple  # bytes: allocated and reserved at the peak, of the whole device at the end; None on a CPU
+
+
+def train(setup, seed=0, dtype=torch.float32, divide_loss=True, **arguments):
+    """Trains a fresh model for STEPS optimizer steps."""
+    set_seed(seed)
+    model = setup.model_class.from_config(setup.config, dtype=dtype)
+    if setup is bert and divide_loss:
         model.accepts_loss_kwargs = False  # BERT's loss is a mean: Trainer must divide it by the micro-batches (see below)
     clock = StepClock()
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, max_steps=STEPS, logging_steps=1, save_strategy="no", disable_tqdm=True, use_cpu=not GPU, learning_rate=1e-4,
-            **{"per_device_train_batch_size": batch_size, **arguments},
+            folder, max_steps=STEPS, logging_steps=1, save_strategy="no", disable_tqdm=True, use_cpu=not GPU, learning_rate=1e-4, seed=seed,
+            **{"per_device_train_batch_size": setup.batch_size, **arguments},
         )
-        trainer = Trainer(model=model, args=arguments, train_dataset=RandomText(), callbacks=[clock])
+        trainer = Trainer(model=model, args=arguments, train_dataset=RandomText(setup), callbacks=[clock])
         trainer.remove_callback(PrinterCallback)
         if GPU:
             torch.cuda.reset_peak_memory_stats()
         trainer.train()
-    peak = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()) if GPU else (None, None)
+    memory = (None, None, None)
+    if GPU:
+        free, total = torch.cuda.mem_get_info()
+        memory = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     del model, trainer
     gc.collect()
     torch.cuda.empty_cache()
-    return clock.seconds[1:], losses, peak
+    return Run(clock.seconds[1:], losses, memory)
 
 
 # %% [markdown]
@@ -149,31 +191,46 @@ def train(dtype=torch.float32, divide_loss=True, **arguments):
 # %%
 HALF = {"bf16": True} if NATIVE_BF16 or not GPU else {"fp16": True}  # a T4 or V100 has no bf16 of its own
 half = "bf16" if "bf16" in HALF else "fp16"
-ACCUMULATE = {"per_device_train_batch_size": batch_size // 4, "gradient_accumulation_steps": 4}
 NEW_NAME = "activation_checkpointing" in TrainingArguments.__dataclass_fields__  # transformers up to 5.17 has the old one
 CHECKPOINT = {"activation_checkpointing" if NEW_NAME else "gradient_checkpointing": True}
 
-methods = {
-    "fp32": {},
-    "accumulation, 4 micro-batches": ACCUMULATE,
-    "activation checkpointing": CHECKPOINT,
-    f"mixed {half}": HALF,
-    "all three": ACCUMULATE | CHECKPOINT | HALF,
-}
-if half == "bf16":
-    methods["pure bf16"] = {"dtype": torch.bfloat16}
-if CAPABILITY >= (8, 0):
-    methods["tf32"] = {"tf32": True}
 
-seconds, losses, peaks = {name: [] for name in methods}, {}, {}
-for number in range(ROUNDS):
-    for name, arguments in methods.items():
-        times, losses[name], peaks[name] = train(**arguments)
-        seconds[name] += times
-        if CAPABILITY >= (8, 0):
-            torch.backends.fp32_precision = "ieee"  # tf32=True stays on in the process
-    print(f"round {number + 1} of {ROUNDS}: " + ", ".join(f"{name} {min(times):.2f} s" for name, times in seconds.items()))
-best = {name: min(times) for name, times in seconds.items()}
+def methods(setup):
+    accumulate = {"per_device_train_batch_size": setup.batch_size // 4, "gradient_accumulation_steps": 4}
+    found = {
+        "fp32": {},
+        "accumulation, 4 micro-batches": accumulate,
+        "activation checkpointing": CHECKPOINT,
+        f"mixed {half}": HALF,
+        "all three": accumulate | CHECKPOINT | HALF,
+    }
+    if half == "bf16":
+        found["pure bf16"] = {"dtype": torch.bfloat16}
+    if CAPABILITY >= (8, 0):
+        found["tf32"] = {"tf32": True}
+    return found
+
+
+def ladder(setup):
+    """{method: [one run per seed]}."""
+    runs = {name: [] for name in methods(setup)}
+    for seed in SEEDS:
+        for name, arguments in methods(setup).items():
+            runs[name].append(train(setup, seed, **arguments))
+            if CAPABILITY >= (8, 0):
+                torch.backends.fp32_precision = "ieee"  # tf32=True stays on in the process
+        print(f"{setup.label}, seed {seed}: " + ", ".join(f"{name} {fastest(runs[name]):.2f} s" for name in runs))
+    return runs
+
+
+def fastest(runs):
+    return min(seconds for run in runs for seconds in run.seconds)
+
+
+bert_runs = ladder(bert)
+
+# %%
+llama_runs = ladder(llama)
 
 # %% [markdown]
 # *Model FLOPs utilisation* is what the step computes, without recomputation, over what the machine could compute in that
@@ -187,84 +244,116 @@ def matrix_rate(dtype):
     return 2 * size**3 / interleaved({"product": lambda: a @ b})["product"].best
 
 
-traced = training_step(AutoModelForSequenceClassification, config, batch_size, length)
-model_flops = traced.flops["forward"] + traced.flops["backward"]
-half_dtype = torch.bfloat16 if half == "bf16" else torch.float16
-rates = {"fp32": matrix_rate(torch.float32), half: matrix_rate(half_dtype)}
+rates = {"fp32": matrix_rate(torch.float32), half: matrix_rate(torch.bfloat16 if half == "bf16" else torch.float16)}
+traced = {setup.label: training_step(setup.model_class, setup.config, setup.batch_size, setup.length) for setup in (bert, llama)}
 
 
-def utilisation(name):
+def utilisation(setup, runs, name):
     """In %, against the rate of the dtype that the method multiplies in."""
-    return 100 * model_flops / best[name] / rates[half if half in name or name == "all three" else "fp32"]
+    flops = traced[setup.label].flops["forward"] + traced[setup.label].flops["backward"]
+    return 100 * flops / fastest(runs[name]) / rates[half if half in name or name == "all three" else "fp32"]
 
 
-# %% alt="Bars of the speed of each method against fp32."
-table(
-    "ladder", f"One optimizer step of {size}, {batch_size} x {length} tokens, AdamW",
-    {"method": "Method", "seconds": "Step, s", "samples": "Throughput, samples/s", "tokens": "Throughput, tokens/s",
-     "utilisation": "Utilisation, %", "allocated": "Peak allocated, GiB", "reserved": "Peak reserved, GiB", "loss": "Loss of the last step"},
-    [{"method": name, "seconds": best[name], "samples": batch_size / best[name], "tokens": batch_size * length / best[name],
-      "allocated": peaks[name][0] and peaks[name][0] / GiB, "reserved": peaks[name][1] and peaks[name][1] / GiB,
-      "utilisation": utilisation(name), "loss": losses[name][-1]} for name in methods],
-    kind="measured",
-)
-figure, axes = plt.subplots(figsize=(7, 2.5))
-axes.barh(list(best), [best["fp32"] / value for value in best.values()], color="#0072b2")
+# %%
+def show(name, setup, runs):
+    rows = []
+    for method, kept in runs.items():
+        seconds, memory = fastest(kept), [None if size is None else size / GiB for size in kept[0].memory]
+        rows.append({
+            "method": method, "seconds": seconds, "samples": setup.batch_size / seconds, "tokens": setup.batch_size * setup.length / seconds,
+            "utilisation": utilisation(setup, runs, method), "allocated": memory[0], "reserved": memory[1], "device": memory[2],
+            "loss": sum(run.losses[-1] for run in kept) / len(kept),
+        })
+    columns = {
+        "method": "Method", "seconds": "Step, s", "samples": "Throughput, samples/s", "tokens": "Throughput, tokens/s",
+        "utilisation": "Utilisation, %", "allocated": "Peak allocated, GiB", "reserved": "Peak reserved, GiB", "device": "Device memory, GiB",
+        "loss": f"Loss of step {STEPS}, mean of {len(SEEDS)} seeds",
+    }
+    table(name, f"One optimizer step of {setup.label}, {setup.batch_size} x {setup.length} tokens, AdamW", columns, rows, kind="measured")
+
+
+show("ladder", bert, bert_runs)
+show("ladder-llama", llama, llama_runs)
+
+# %% alt="Bars of the speed of each method against fp32, for BERT and Llama."
+figure, axes = plt.subplots(figsize=(7, 3.2))
+for shift, (setup, runs), colour in ((-0.2, (bert, bert_runs), "#0072b2"), (0.2, (llama, llama_runs), "#c45500")):
+    speeds = [fastest(runs["fp32"]) / fastest(kept) for kept in runs.values()]
+    axes.barh([place + shift for place in range(len(runs))], speeds, height=0.38, color=colour, label=setup.label)
+axes.set_yticks(range(len(bert_runs)), list(bert_runs))
 axes.axvline(1, color="#5b5b66", linewidth=1)
 axes.invert_yaxis()
 axes.set(xlabel="speed against fp32 (higher is faster)")
+axes.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
 # ## What each method costs or buys in time
 
 # %%
-def spread(name):
-    return {"min": min(seconds[name]), "max": max(seconds[name]), "repeats": len(seconds[name])}
+HAS_HALF = NATIVE_BF16 or half == "fp16"
+NO_HALF = "this CPU has no avx512_bf16 instructions"
+
+
+def spread(runs, name):
+    seconds = [value for run in runs[name] for value in run.seconds] if name in runs else []
+    return {"min": min(seconds), "max": max(seconds), "repeats": len(seconds)} if seconds else None
+
+
+def slowdown(runs, name):
+    return fastest(runs[name]) / fastest(runs["fp32"])
 
 
 claim("accumulation-time", "Time of an optimizer step with 4 accumulated micro-batches against one batch of the same size",
-      best["accumulation, 4 micro-batches"] / best["fp32"], "x", kind="measured", at_least=0.85, at_most=2.5,
-      spread=spread("accumulation, 4 micro-batches"))
+      slowdown(bert_runs, "accumulation, 4 micro-batches"), "x", kind="measured", at_least=0.85, at_most=2.5,
+      spread=spread(bert_runs, "accumulation, 4 micro-batches"))
 claim("checkpointing-time", "Time of an optimizer step with activation checkpointing against one without",
-      best["activation checkpointing"] / best["fp32"], "x", kind="measured", at_least=1.05, at_most=1.7,
-      spread=spread("activation checkpointing"))
+      slowdown(bert_runs, "activation checkpointing"), "x", kind="measured", at_least=1.05, at_most=1.7,
+      spread=spread(bert_runs, "activation checkpointing"))
 claim("mixed-speed", "Speed of an optimizer step in mixed 16-bit precision against fp32",
-      best["fp32"] / best[f"mixed {half}"] if NATIVE_BF16 or half == "fp16" else None, "x", kind="measured", at_least=1.3,
-      spread=spread(f"mixed {half}"), because="this CPU has no avx512_bf16 instructions")
+      1 / slowdown(bert_runs, f"mixed {half}") if HAS_HALF else None, "x", kind="measured", at_least=1.3,
+      spread=spread(bert_runs, f"mixed {half}"), because=NO_HALF)
 claim("pure-speed", "Speed of an optimizer step in pure bf16 against fp32",
-      best["fp32"] / best["pure bf16"] if NATIVE_BF16 else None, "x", kind="measured", at_least=1.3,
-      spread=spread("pure bf16") if NATIVE_BF16 else None, because="this machine has no bf16 arithmetic of its own")
+      1 / slowdown(bert_runs, "pure bf16") if NATIVE_BF16 else None, "x", kind="measured", at_least=1.3,
+      spread=spread(bert_runs, "pure bf16"), because="this machine has no bf16 arithmetic of its own")
 claim("together-speed", "Speed of an optimizer step with accumulation, checkpointing and mixed precision against fp32",
-      best["fp32"] / best["all three"] if NATIVE_BF16 or half == "fp16" else None, "x", kind="measured", at_least=1.05,
-      spread=spread("all three"), because="this CPU has no avx512_bf16 instructions")
+      1 / slowdown(bert_runs, "all three") if HAS_HALF else None, "x", kind="measured", at_least=1.05,
+      spread=spread(bert_runs, "all three"), because=NO_HALF)
 claim("tf32-speed", "Speed of an optimizer step with tf32 matrix products against fp32",
-      best["fp32"] / best["tf32"] if "tf32" in best else None, "x", kind="measured", at_least=1.2,
-      spread=spread("tf32") if "tf32" in best else None, because="tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
-
+      1 / slowdown(bert_runs, "tf32") if "tf32" in bert_runs else None, "x", kind="measured", at_least=1.2,
+      spread=spread(bert_runs, "tf32"), because="tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
+claim("llama-checkpointing-time", "Time of an optimizer step of a Llama with activation checkpointing against one without",
+      slowdown(llama_runs, "activation checkpointing"), "x", kind="measured", at_least=1.02, at_most=1.7,
+      spread=spread(llama_runs, "activation checkpointing"))
+claim("llama-mixed-speed", "Speed of an optimizer step of a Llama in mixed 16-bit precision against fp32",
+      1 / slowdown(llama_runs, f"mixed {half}") if HAS_HALF else None, "x", kind="measured", at_least=1.2,
+      spread=spread(llama_runs, f"mixed {half}"), because=NO_HALF)
 claim("utilisation-fp32", "Model FLOPs utilisation of the fp32 step, against one large fp32 matrix product on the same machine",
-      utilisation("fp32"), "%", kind="measured", at_least=30, at_most=105)
+      utilisation(bert, bert_runs, "fp32"), "%", kind="measured", at_least=30, at_most=105)
 claim("utilisation-mixed", "Model FLOPs utilisation of the mixed-precision step, against one large 16-bit matrix product on the same machine",
-      utilisation(f"mixed {half}") if NATIVE_BF16 or half == "fp16" else None, "%", kind="measured", at_least=10, at_most=105,
-      because="this CPU has no avx512_bf16 instructions")
+      utilisation(bert, bert_runs, f"mixed {half}") if HAS_HALF else None, "%", kind="measured", at_least=10, at_most=105, because=NO_HALF)
 
 # %% [markdown]
 # ## The same loss?
 #
 # A method that is faster and learns something else is not a method. The largest relative difference from the fp32 loss,
-# over all steps:
+# over all steps and seeds:
 
 # %%
-def difference(name):
-    return max(abs(a - b) / b for a, b in zip(losses[name], losses["fp32"]))
+def difference(runs, name):
+    pairs = [(a, b) for run, plain in zip(runs[name], runs["fp32"]) for a, b in zip(run.losses, plain.losses)]
+    return max(abs(a - b) / b for a, b in pairs)
 
 
 claim("accumulation-loss", "Largest relative difference of the loss with 4 accumulated micro-batches from one batch of the same size",
-      difference("accumulation, 4 micro-batches"), kind="measured", at_most=1e-3)
+      difference(bert_runs, "accumulation, 4 micro-batches"), kind="measured", at_most=1e-3)
 claim("checkpointing-loss", "Largest relative difference of the loss with activation checkpointing from the loss without",
-      difference("activation checkpointing"), kind="measured", at_most=1e-4)
+      difference(bert_runs, "activation checkpointing"), kind="measured", at_most=1e-4)
+claim("llama-loss", "Largest relative difference of the loss of a Llama with accumulation, or with checkpointing, from the loss without",
+      max(difference(llama_runs, "accumulation, 4 micro-batches"), difference(llama_runs, "activation checkpointing")),
+      kind="measured", at_most=1e-3)
 claim("mixed-loss", "Largest relative difference of the loss in mixed 16-bit precision from fp32",
-      difference(f"mixed {half}"), kind="measured", at_most=0.05)
+      difference(bert_runs, f"mixed {half}"), kind="measured", at_most=0.05)
 
 # %% [markdown]
 # ## The accumulation trap
@@ -274,9 +363,9 @@ claim("mixed-loss", "Largest relative difference of the loss in mixed 16-bit pre
 # come out too large by the number of micro-batches. `model.accepts_loss_kwargs = False` tells `Trainer` the truth.
 
 # %%
-_, undivided, _ = train(divide_loss=False, **ACCUMULATE)
+undivided = train(bert, divide_loss=False, **methods(bert)["accumulation, 4 micro-batches"])
 claim("accumulation-trap", "Loss of BERT's classifier with 4 accumulated micro-batches in Trainer against one batch, without accepts_loss_kwargs = False",
-      undivided[0] / losses["fp32"][0], "x", kind="measured", at_least=3.9, at_most=4.1)
+      undivided.losses[0] / bert_runs["fp32"][0].losses[0], "x", kind="measured", at_least=3.9, at_most=4.1)
 
 # %% [markdown]
 # ## The dtype trap
@@ -286,7 +375,7 @@ claim("accumulation-trap", "Loss of BERT's classifier with 4 accumulated micro-b
 
 # %%
 with tempfile.TemporaryDirectory() as checkpoint:
-    AutoModelForSequenceClassification.from_config(BertConfig(**SMALL), dtype=torch.bfloat16).save_pretrained(checkpoint)
+    AutoModelForSequenceClassification.from_config(BERT_SMALL, dtype=torch.bfloat16).save_pretrained(checkpoint)
     as_saved = AutoModelForSequenceClassification.from_pretrained(checkpoint)
     as_asked = AutoModelForSequenceClassification.from_pretrained(checkpoint, dtype=torch.float32)
 print(f"default: {as_saved.dtype}, dtype=torch.float32: {as_asked.dtype}")
@@ -302,7 +391,7 @@ claim("asked-dtype", "Bytes per weight after from_pretrained of a bf16 checkpoin
 
 # %%
 claim("traced-against-allocated", "Peak memory by the allocator against the traced peak, fp32",
-      peaks["fp32"][0] / traced.peak if GPU else None, "x", kind="measured", at_least=0.95, at_most=1.1, because="this machine has no GPU")
+      bert_runs["fp32"][0].memory[0] / traced[bert.label].peak if GPU else None, "x", kind="measured", at_least=0.95, at_most=1.1, because="this machine has no GPU")
 
 # %% [markdown]
 # ## What others measured
@@ -328,5 +417,10 @@ claim("v100-checkpointing", "Throughput of BERT-large without checkpointing agai
       7.75 / 5.99, "x", kind="cited", source=V100)
 claim("v100-accumulation", "Throughput of BERT-large at batch 4 against 4 x batch 1, Tesla V100, 2022", 8.86 / 7.75, "x", kind="cited", source=V100)
 claim("v100-fp16", "Throughput of BERT-large in mixed fp16 against fp32, Tesla V100, batch 4, 2022", 18.64 / 8.86, "x", kind="cited", source=V100)
+claim("v100-together-memory", "What accumulation, checkpointing, fp16 and 8-bit Adam together saved of the memory of BERT-large, Tesla V100, 2022",
+      100 * (1 - 5363 / 14949), "%", kind="cited", source=V100)
+claim("v100-together-speed", "Throughput of BERT-large with all of these against fp32 at batch 4, Tesla V100, 2022",
+      10.35 / 8.86, "x", kind="cited", source=V100)
+claim("v100-weights", "Bytes per weight in mixed precision, by the same source", 6, "bytes", kind="cited", source=V100)
 claim("v100-rule", "Slow-down by checkpointing as a rule of thumb in the same source", 20, "%", kind="cited", source=V100)
 claim("v100-bytes", "Bytes per parameter of a mixed-precision AdamW step, by the same source", 18, "bytes", kind="cited", source=V100)
