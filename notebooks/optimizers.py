@@ -234,6 +234,21 @@ state_claim("muon", "Muon and AdamW", 4.5, 4.6)
 claim("state-lomo", "State of LOMO, 8B Llama with fp32 weights", per_parameter["LOMO"], "bytes per parameter", kind="traced", at_least=0, at_most=0)
 
 # %% [markdown]
+# The same for a 3-billion-parameter Llama, in GB of 10⁹ bytes.
+
+# %%
+llama_3b = LlamaConfig(
+    vocab_size=128256, hidden_size=3072, intermediate_size=8192, num_hidden_layers=28,
+    num_attention_heads=24, num_key_value_heads=8, tie_word_embeddings=True, use_cache=False,
+)
+of_3b = {label: trace(METHODS[label][0], llama_3b, torch.float32, step=False)["state"] / 1e9
+         for label in ("AdamW, fused", "bitsandbytes 8-bit", "Adafactor")}
+claim("state-3b-adamw", "State of AdamW, 3B Llama with fp32 weights", of_3b["AdamW, fused"], "GB", kind="traced", at_least=25, at_most=27)
+claim("state-3b-bnb", "State of bitsandbytes 8-bit AdamW, 3B Llama with fp32 weights", of_3b["bitsandbytes 8-bit"], "GB", kind="traced",
+      at_least=6, at_most=10)
+claim("state-3b-adafactor", "State of Adafactor, 3B Llama with fp32 weights", of_3b["Adafactor"], "GB", kind="traced", at_least=0.001, at_most=0.02)
+
+# %% [markdown]
 # ## Peak memory at 8 billion parameters
 #
 # State is not all: an optimizer also makes temporaries. The peak of a whole step in pure bf16, which for most methods
@@ -420,10 +435,10 @@ def rows(data, generator, count=ROWS):
 unseen = rows(judge, torch.Generator().manual_seed(0), 64)
 
 
-def final_loss(name, lr, seed, **arguments):
+def final_loss(name, lr, seed, dtype=torch.float32, **arguments):
     """Loss on unseen text, in nats per byte, after STEPS steps."""
     set_seed(seed)
-    model = AutoModelForCausalLM.from_config(byte_llama, dtype=torch.float32).to(DEVICE)
+    model = AutoModelForCausalLM.from_config(byte_llama, dtype=torch.float32).to(DEVICE, dtype)  # the same start in every dtype
     optimizer = make(model, name, lr, **arguments)
     kind = "constant" if name == "schedule_free_adamw" else "linear"  # schedule-free warms up by itself
     scheduler = get_scheduler(kind, optimizer, num_warmup_steps=STEPS // 10, num_training_steps=STEPS)
@@ -447,7 +462,8 @@ def final_loss(name, lr, seed, **arguments):
 
 RANK_24 = LOW_RANK | {"optim_args": "rank=24,update_proj_gap=50"}  # a quarter of the width
 RUNS = {  # label: name, learning rate, arguments
-    "AdamW": ("adamw fused", 1e-2, {}), "bitsandbytes 8-bit": ("adamw_bnb_8bit", 1e-2, {}), "torchao 4-bit": ("adamw_torch_4bit", 1e-2, {}),
+    "AdamW": ("adamw fused", 1e-2, {}), "AdamW, pure bf16": ("adamw fused", 1e-2, {"dtype": torch.bfloat16}),
+    "bitsandbytes 8-bit": ("adamw_bnb_8bit", 1e-2, {}), "torchao 4-bit": ("adamw_torch_4bit", 1e-2, {}),
     "Adafactor": ("adafactor", 1e-2, {}), "GaLore, rank 24": ("galore_adamw", 3e-2, RANK_24), "APOLLO, rank 24": ("apollo_adamw", 3e-2, RANK_24),
     "Schedule-free AdamW": ("schedule_free_adamw", 1e-2, {"warmup_steps": STEPS // 10}), "LOMO": ("lomo", 0.3, {}), "Muon and AdamW": ("muon", 3e-2, {}),
 }
@@ -480,6 +496,8 @@ plt.show()
 NATS = "nats per byte"
 claim("loss-adamw", "Loss of AdamW on unseen text, mean of three seeds", mean["AdamW"], NATS, kind="measured", at_least=2.2, at_most=2.9)
 claim("loss-noise", "Range of that loss over three seeds", max(losses["AdamW"]) - min(losses["AdamW"]), NATS, kind="measured", at_most=0.3)
+claim("loss-pure-bf16", "Loss of AdamW in pure bf16 less that of AdamW in fp32 at the same learning rate, mean of three seeds",
+      mean["AdamW, pure bf16"] - mean["AdamW"], NATS, kind="measured", at_least=-0.1, at_most=0.3)
 claim("loss-bnb", "Loss of bitsandbytes' 8-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",
       mean["bitsandbytes 8-bit"] - mean["AdamW"], NATS, kind="measured", at_least=-0.06, at_most=0.06)
 claim("loss-torchao-4bit", "Loss of torchao's 4-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",
