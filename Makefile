@@ -48,7 +48,7 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/python -m evidence check
 
 test: $(TEST) check ## everything: the checks, the snippets, the notebooks, the built site (minutes)
-	@echo "Running the tests, notebooks included: about 7 minutes on 2 cores"
+	@echo "Running the tests, notebooks included: 7 to 12 minutes on 2 cores"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 notebooks: $(TEST) ## run the notebooks as tests, against their records

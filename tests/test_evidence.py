@@ -1,6 +1,8 @@
 """docs/evidence/index.md: what it says about figures is what the code does."""
 
+import getpass
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -59,11 +61,12 @@ def test_variants_run_in_turn_and_the_fastest_repeat_counts():
     assert len(timings["b"].seconds) == 2
 
 
-def test_no_record_names_a_person_or_a_host():
-    import getpass
-    import socket
-
-    for path in (ROOT / "results").glob("*/*.json"):
+def test_no_record_and_no_notebook_names_a_person_a_host_or_a_folder_of_the_machine():
+    paths = [*(ROOT / "results").glob("*/*.json"), *(ROOT / "notebooks").glob("*.ipynb")]
+    assert len(paths) > 2
+    host = re.compile(rf"\b{re.escape(socket.gethostname())}\b")
+    for path in paths:
         text = path.read_text()
-        assert socket.gethostname() not in text
-        assert f"/{getpass.getuser()}/" not in text
+        assert not host.search(text), path.name
+        assert f"/{getpass.getuser()}/" not in text, path.name
+        assert "/site-packages/" not in text, path.name
