@@ -1,16 +1,25 @@
 # Two commands do most of the work: `make serve` and `make test`. `make help` lists the rest.
 # PYTHON names the interpreter: for .venv, and for `make record` and `make verify` the one that runs the notebooks as it is.
 # PORT is where `make serve` listens. The repository's address stands in pyproject.toml.
+# CHROMIUM names the browser of `make test` and `make audit` where it is not on PATH.
 
 PORT ?= 8000
 WORKERS ?= 2
 NOTEBOOKS ?=
+PAGES ?=
+LIGHTHOUSE_RUNS ?= 5
 TORCH := torch==2.13.0
+# Not in a lock: what a plain `pip install torch` brings, on a machine with or without a GPU.
+NOT_LOCKED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
 VENV := .venv
 BIN := $(VENV)/bin
 SITE := $(VENV)/site.stamp
 TEST := $(VENV)/test.stamp
+LIGHTHOUSE := $(VENV)/lighthouse/stamp
+ZENSICAL := $(VENV)/zensical/stamp
+# Notebooks whose software asks for another transformers: each has requirements/<name>.txt and a folder of its own.
+OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp
 
 # Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is: no venv, no network.
 ifdef PYTHON
@@ -19,7 +28,7 @@ RUNNER_READY :=
 else
 PYTHON := python3
 RUNNER := $(BIN)/python
-RUNNER_READY := $(TEST)
+RUNNER_READY := $(TEST) $(OWN)
 endif
 
 export NO_MKDOCS_2_WARNING := 1
@@ -28,18 +37,20 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test notebooks record verify pair install lock clean
+.PHONY: help serve site check test audit zensical notebooks record verify pair install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo "  PORT=8001 make serve · NOTEBOOKS=one_gpu make record · PYTHON=python3 make record"
+	@echo "  PORT=8001 make serve · NOTEBOOKS=one_gpu make record · PYTHON=python3 make record · LIGHTHOUSE_RUNS=0 make audit"
 
 serve: $(SITE) ## build the site and serve it with live reload
 	@$(BIN)/python -m evidence port $(PORT)
 	@echo "http://127.0.0.1:$(PORT)/ in a few seconds; Ctrl-C ends it"
-	@$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:$(PORT)
+	@$(BIN)/python -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
 
+# What carries a date (the sitemap) carries that of the commit, so that a build can be repeated.
+site: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 site: $(SITE) ## build the site into site/
 	@$(BIN)/python -m mkdocs build --strict
 
@@ -47,11 +58,17 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python -m evidence check
 
-test: $(TEST) check ## everything: the checks, the snippets, the notebooks, the built site (minutes)
-	@echo "Running the tests, notebooks included: 7 to 12 minutes on 2 cores"
+test: $(TEST) $(OWN) check ## everything: the checks, the snippets, the notebooks, the built site (minutes)
+	@echo "Running the tests, notebooks included: 15 to 25 minutes on 2 cores"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-notebooks: $(TEST) ## run the notebooks as tests, against their records
+audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
+	@$(BIN)/python -m evidence audit --runs $(LIGHTHOUSE_RUNS) $(PAGES)
+
+zensical: $(ZENSICAL) ## build the same site with Zensical, Material's successor; advisory, see docs/contribute.md
+	@PYTHONPATH=$(CURDIR)/$(VENV)/zensical:$(CURDIR) $(BIN)/python -m evidence zensical
+
+notebooks: $(TEST) $(OWN) ## run the notebooks as tests, against their records
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -v notebooks
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
@@ -63,13 +80,15 @@ verify: $(RUNNER_READY) ## execute notebooks, compare with the records, write no
 pair: $(SITE) ## write the install cell of this version into every notebook
 	@$(BIN)/python -m evidence pair
 
-install: $(TEST) ## install everything into .venv
+install: $(TEST) $(OWN) ## install everything into .venv
 
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
-	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/test.in -o requirements/test.txt \
-	  $(foreach package,torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx,--no-emit-package $(package))
+	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/zensical.in -o requirements/zensical.txt
+	@for name in test optimum-onnx optimum-intel; do \
+	  $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
+	    $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
 
 clean: ## remove .venv and site/
 	rm -rf $(VENV) site
@@ -90,4 +109,28 @@ $(TEST): requirements/test.txt $(SITE)
 	@echo "Installing what the examples need into $(VENV): a minute or two"
 	@$(PIP) -r requirements/test.txt || $(RETRY)
 	@$(BIN)/python -m pip install -q $(TORCH) || $(RETRY)
+	@touch $@
+
+# Lighthouse needs Node; everything else of `make audit` does not.
+ifneq ($(LIGHTHOUSE_RUNS),0)
+$(LIGHTHOUSE): requirements/lighthouse/package-lock.json | $(VENV)/bin/python
+	@command -v npm >/dev/null || { \
+	  echo "Makefile: Lighthouse needs Node 18 or later with npm. Fix: apt-get install nodejs npm (Debian), or LIGHTHOUSE_RUNS=0 make audit" >&2; exit 1; }
+	@mkdir -p $(VENV)/lighthouse && cp requirements/lighthouse/package*.json $(VENV)/lighthouse/
+	@npm ci --prefix $(VENV)/lighthouse --ignore-scripts --no-audit --no-fund --loglevel=error || $(RETRY)
+	@touch $@
+else
+.PHONY: $(LIGHTHOUSE)
+$(LIGHTHOUSE):
+endif
+
+# Folders of their own, before the others on the path. torch stays that of .venv.
+$(OWN): $(VENV)/%/stamp: requirements/%.txt $(TEST)
+	@echo "Installing the packages of one notebook into $(VENV)/$*: a minute"
+	@$(PIP) --upgrade --target $(VENV)/$* -r requirements/$*.txt || $(RETRY)
+	@touch $@
+
+# The same for Zensical, which asks for other versions of what MkDocs uses too.
+$(ZENSICAL): requirements/zensical.txt $(SITE)
+	@$(PIP) --upgrade --target $(VENV)/zensical -r requirements/zensical.txt || $(RETRY)
 	@touch $@

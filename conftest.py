@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evidence import notebooks
+
 ROOT = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
@@ -21,6 +23,19 @@ def pytest_collection_modifyitems(config, items):
             raise pytest.UsageError(
                 f"no test was collected from the notebooks {sorted(missing)}: is nbval installed and switched on?"
             )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    """The kernel of a notebook starts in the setup of its first cell, with the packages that only this notebook has."""
+    if item.path.suffix != ".ipynb":
+        return (yield)
+    shared = os.environ["PYTHONPATH"]
+    os.environ["PYTHONPATH"] = notebooks.kernel_path(item.path.stem)
+    try:
+        return (yield)
+    finally:
+        os.environ["PYTHONPATH"] = shared
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""Command line: check, pair, record, verify, port. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, record, verify, port, audit, zensical. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import socket
 import sys
 from pathlib import Path
 
-from . import lint, notebooks, records
+from . import changes, forward, lint, notebooks, records, redirects
 from .problems import Problem, nearest
 
 
@@ -21,16 +21,31 @@ def main(arguments=None):
         command = commands.add_parser(name, help=text)
         command.add_argument("notebooks", nargs="*", help="names; all by default")
     commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
+    command = commands.add_parser(
+        "audit", help="the built site in a browser, page by page: weight, hosts, axe, Lighthouse"
+    )
+    command.add_argument("pages", nargs="*", help="addresses below the site, as training/one-gpu; all by default")
+    command.add_argument("--runs", type=int, default=5, help="of Lighthouse for each page; 0 leaves it out")
+    commands.add_parser("zensical", help="build the pages with Zensical, to see what carries over")
     asked = parser.parse_args(arguments)
     try:
-        return {"check": check, "pair": pair, "record": record, "verify": verify, "port": port}[asked.command](asked)
+        run = {
+            "check": check,
+            "pair": pair,
+            "record": record,
+            "verify": verify,
+            "port": port,
+            "audit": audit,
+            "zensical": zensical,
+        }
+        return run[asked.command](asked)
     except Problem as problem:
         print(problem, file=sys.stderr)
         return 1
 
 
 def check(asked):
-    problems = [*lint.check(), *notebooks.strays()]
+    problems = [*lint.check(), *redirects.check(), *notebooks.strays(), *changes.check()]
     for name in notebooks.names():
         problems += notebooks.check(name)
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
@@ -57,6 +72,19 @@ def record(asked):
 def verify(asked):
     for name in _names(asked):
         notebooks.verify(name, say=_say)
+
+
+def audit(asked):
+    from .audit import audit as audited  # it needs a browser, which nothing else here does
+
+    broken = audited(asked.runs, [page.strip("/") for page in asked.pages], _say)
+    for problem in broken:
+        print(problem, file=sys.stderr)
+    return bool(broken)
+
+
+def zensical(asked):
+    return not forward.build(_say)
 
 
 def port(asked):

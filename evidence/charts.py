@@ -89,9 +89,10 @@ def _areas(series, log, width):
         raise ValueError("the mark area stacks its series, which a logarithmic axis cannot show")
     chart = pygal.StackedLine(_options(fill=True, show_dots=False, show_minor_x_labels=False))
     xs = sorted({x for points in series.values() for x, _ in points})
-    chart.x_labels = [format_number(x) for x in xs]
-    steps = _round_steps(xs[0], xs[-1])
-    chart.x_labels_major = [format_number(min(xs, key=lambda x, step=step: abs(x - step))) for step in steps]
+    names = {min(xs, key=lambda x: abs(x - step)): step for step in _round_steps(xs[0], xs[-1])}
+    near = (xs[-1] - xs[0]) / 100  # closer than an eye can tell, so that the axis says 20 and not 19.3
+    chart.x_labels = [format_number(names[x] if abs(names.get(x, math.inf) - x) <= near else x) for x in xs]
+    chart.x_labels_major = [chart.x_labels[xs.index(x)] for x in names]
     for name, points in series.items():
         found = dict(points)
         chart.add(name, [found.get(x) for x in xs])

@@ -40,10 +40,13 @@ class Shown:
         return self.text
 
 
-def start(notebook):
-    """Opens a run of the named notebook and shows the machine and the software it runs on."""
+def start(notebook, packages=()):
+    """Opens a run of the named notebook and shows the machine and the software it runs on.
+
+    packages: whose versions the record names too, because the notebook measures them.
+    """
     _run.update(notebook=notebook, names=set())
-    here, versions = machine.describe(), machine.software()
+    here, versions = machine.describe(), machine.software(packages)
     data = {
         "notebook": notebook,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -2,7 +2,7 @@
 
 - a figure typed by hand: a number with a unit of a result, outside a claim and outside a link to its source
 - a claim, table or column that no record has; a claim that no page shows
-- a link to a page, notebook or anchor of ours that does not exist
+- a link to a page, notebook or anchor of ours that does not exist; a section without an anchor of its own
 - a code block that is not an included snippet; a snippet or region that is gone; a snippet that no page includes
 """
 
@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import yaml
+from markdown.extensions.toc import slugify
 
 from . import pages, records
 from .notebooks import line_of_cell
@@ -18,7 +19,7 @@ from .problems import Problem, line_of, nearest, read_text, shown
 from .records import find
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
-RECORD_BLOCKS = {"table", "chart", "ledger", "machines"}
+RECORD_BLOCKS = {"table", "chart", "ledger", "changes", "machines"}
 UNITS = (
     r"%|percent\b|[kKMGT]i?B(/s)?\b|bytes?\b|[kMGTP]?FLOPs?(/s)?\b|FLOP/s\b|(tokens|samples|steps|sequences)\s?(/|per\s)\s?s(ec(ond)?s?)?\b|"
     r"(µs|ms|s|sec|seconds?|minutes?|min|hours?|h)\b|(x|×|-fold|fold|times)\b(?=\s+(as|faster|slower|more|less|smaller|larger|the)\b)"
@@ -35,6 +36,7 @@ INLINE_CODE = re.compile(r"`[^`]*`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#:]*)(?:#([^)\s]+))?\)")  # to a page of ours: a link elsewhere has a colon
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 HEADING = re.compile(r"^\s*#{1,6}\s")
+SECTION = re.compile(r"^#{2,3}\s+(.+)")
 CLAIM_IN_LINK = re.compile(r"\[[^\[\]]*(\[\[[^\]]*\]\])[^\[\]]*\]\(")
 INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
 FENCE = re.compile(r"^([\s>]*)(`{3,}|~{3,})\s*([\w-]*)")
@@ -144,6 +146,16 @@ def _prose(path, block, found, used):
         if HEADING.match(line) and "[[" in _without(INLINE_CODE, line):
             what = "a claim in a heading, whose anchor would change with the value"
             yield Problem(path, what, "put it into the sentence under the heading", number)
+    yield from _headings(path, block)
+
+
+def _headings(path, block):
+    """A section is linked from elsewhere: its anchor must outlive its words, so it is written and not made from them."""
+    for number, line in enumerate(block.lines, block.line):
+        section = SECTION.match(line)
+        if section and not ANCHOR.search(line) and "[[" not in line:
+            what = f"this section has no anchor of its own: {section[1].strip()}"
+            yield Problem(path, what, f"end the line with {{ #{slugify(section[1], '-')} }}", number)
 
 
 def _links(path, block, docs):
@@ -156,10 +168,15 @@ def _links(path, block, docs):
                 known = [os.path.relpath(other, path.parent) for other in docs.rglob("*.md")]
                 yield Problem(path, f"there is no {target}{nearest(target, known)}", "correct the link", number)
             elif anchor and file.suffix == ".md":
-                anchors = ANCHOR.findall(read_text(file))
+                anchors = anchors_of(file)
                 if anchor not in anchors:
                     what = f"{shown(file)} has no anchor #{anchor}{nearest(anchor, anchors)}"
                     yield Problem(path, what, f"correct it, or give a heading there {{ #{anchor} }}", number)
+
+
+def anchors_of(page):
+    """The ids that a page gives its headings and blocks."""
+    return [name for block in blocks(read_text(page)) if block.language is None for name in ANCHOR.findall(block.text)]
 
 
 def _claim(path, line, written, found, used):
@@ -200,7 +217,7 @@ def _without(pattern, text):
 
 
 def _record_block(path, block, found):
-    if block.language in ("ledger", "machines"):
+    if block.language in ("ledger", "changes", "machines"):
         return
     try:
         asked = yaml.safe_load(block.text)
@@ -249,6 +266,10 @@ def _keys(path, block, asked):
         if key not in known:
             what = f"a {block.language} has no {key}{nearest(str(key), known)}"
             yield Problem(path, what, f"take one of {', '.join(known)}", block.line_of_key(key))
+    axes = asked.get("log", [])
+    if not isinstance(axes, list) or set(axes) - {"x", "y"}:
+        what = f"log: {axes} names no axes"
+        yield Problem(path, what, "write [x], [y] or [x, y]", block.line_of_key("log"))
     if asked.get("mark", pages.MARKS[0]) not in pages.MARKS:
         what = f"there is no mark {asked['mark']}{nearest(str(asked['mark']), pages.MARKS)}"
         yield Problem(path, what, f"take one of {', '.join(pages.MARKS)}", block.line_of_key("mark"))

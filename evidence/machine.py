@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGES = ("torch", "transformers", "accelerate")
 CPU_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8")
-AMD_FAMILIES = {"23": "zen2", "25": "zen4", "26": "zen5"}  # the virtual machines of a cloud often hide the model
+AMD_FAMILIES = {"23": "zen2", "25": "zen3", "26": "zen5"}  # the virtual machines of a cloud often hide the model
 
 
 def describe():
@@ -36,10 +36,10 @@ def describe():
     return {"name": name, "label": label} | machine
 
 
-def software():
-    """Versions: python, torch, transformers, accelerate (those that are installed), and CUDA where torch has it."""
+def software(packages=()):
+    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA where torch has it."""
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *packages):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -60,6 +60,8 @@ def _cpu():
     model = re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", fields.get("model name", platform.machine()))
     generation = AMD_FAMILIES.get(fields.get("cpu family", ""), "") if fields.get("vendor_id") == "AuthenticAMD" else ""
     flags = set(fields.get("flags", "").split())
+    if generation == "zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
+        generation = "zen4"
     return {
         "model": " ".join(model.split()),
         "generation": generation,

@@ -17,11 +17,12 @@ from pathlib import Path
 import jupytext
 import nbformat
 
-from . import records
+from . import changes, records
 from .claims import MIME, rendered
 from .problems import Problem, line_of, nearest, read_text, shown
 
 FOLDER = Path("notebooks")
+PACKAGES = Path(".venv")  # a notebook with requirements/<its-name>.txt has packages of its own here: see `own_packages`
 TIMEOUT = 1800  # seconds for one cell
 INSTALL = """\
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -56,6 +57,29 @@ def names():
     if not found:
         raise Problem(FOLDER, "there is no notebook", "run from the root of the repository")
     return found
+
+
+def own_packages(name):
+    """The folder of the packages that only this notebook gets, before all others; None for a notebook without.
+
+    Software that asks for an older transformers cannot share the environment of the other notebooks. `make install`
+    fills the folder from requirements/<name>.txt. Raises Problem where that has not been done.
+    """
+    own = name.replace("_", "-")
+    if not Path("requirements", f"{own}.txt").is_file():
+        return None
+    folder = PACKAGES / own
+    if not (folder / "stamp").is_file():
+        raise Problem(
+            FOLDER / f"{name}.py", f"the packages of this notebook are not in {folder.as_posix()}", "make install"
+        )
+    return folder.resolve()
+
+
+def kernel_path(name):
+    """PYTHONPATH for the process that runs a notebook: its own packages first."""
+    own, given = own_packages(name), os.environ.get("PYTHONPATH")
+    return os.pathsep.join(filter(None, [own and str(own), given]))
 
 
 def read_source(name):
@@ -93,15 +117,20 @@ def _own_code(lines):
 
 
 def record(name, results=records.RESULTS, say=print):
-    """Executes notebooks/<name>.py, then writes the .ipynb and the record. On any error the old ones stay."""
+    """Executes notebooks/<name>.py, then writes the .ipynb and the record. On any error the old ones stay.
+
+    What differs from the record that this one replaces is listed in the same step, before its last trace is gone.
+    """
     path = FOLDER / f"{name}.py"
+    changes.load(results)  # a list that is broken stops a run before its first minute, not after its last
     notebook = read_source(name)
     _execute(name, notebook, say, {"EVIDENCE_VERIFY": ""})
     _drop_logs(notebook)
     made = harvest(notebook, path, source_hash(name))
     notebook.metadata["evidence"] = {"source": made["source"]}
     stored, text = records.prepared(made, results)
-    records.write_together({path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n", stored: text})
+    executed = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
+    records.write_together({**executed, **changes.prepared(made, results), stored: text})
     say(f"{name}: {len(made['claims'])} claims, {len(made['tables'])} tables in {shown(stored)}")
 
 
@@ -346,7 +375,7 @@ def _execute(name, notebook, say, environment=None):
         extra_arguments=["--log-level=ERROR"],
     )
     try:
-        client.execute(env=_kernel_environment() | (environment or {}))
+        client.execute(env=_kernel_environment(name) | (environment or {}))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
         what = {
@@ -364,10 +393,10 @@ def _line_in_cell(error):
     return int(found[1]) - 1 if found else 0
 
 
-def _kernel_environment():
+def _kernel_environment(name):
     """The kernel starts in notebooks/ and imports `evidence` from this checkout."""
     root = str(Path(__file__).resolve().parent.parent)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)]))}
 
 
 def _first_code_cell(notebook, path):

@@ -2,7 +2,10 @@
 
 - `[[notebook:claim]]` in a sentence becomes the claim's value, marked by its kind; a click opens where it comes from.
   `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take the newest record of a machine without or with a GPU.
-- a fenced block `table`, `chart`, `ledger` or `machines` renders records.
+- a fenced block `table`, `chart`, `ledger`, `changes` or `machines` renders records, and what changed in them.
+
+What was measured on several machines is there for each, in elements that name their machines in `data-on`; all but the
+first are hidden until the reader chooses another machine (theme/main.html, docs/assets/first.js).
 
 A name that is not in the records raises, so a page can't be built with it. No plugin, no hook: it works wherever
 Python-Markdown does. `page` is the path of the page below docs/, from which links are made.
@@ -10,7 +13,7 @@ Python-Markdown does. `page` is the path of the page below docs/, from which lin
 
 import re
 import xml.etree.ElementTree as etree
-from functools import wraps
+from functools import lru_cache, wraps
 from html import escape
 from pathlib import Path, PurePosixPath
 
@@ -20,12 +23,13 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.treeprocessors import Treeprocessor
 from pymdownx.superfences import SuperFencesException
 
-from . import charts, records
+from . import changes, charts, records
 from .problems import Problem, line_of, nearest, read_text
 from .records import EXACT, find, format_number, format_value
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu))?\]\]"
 NOT_MEASURED = "not measured yet"
+NOT_APPLICABLE = "does not apply"
 MARKS = charts.MARKS
 BLOCK_KEYS = {
     "table": "notebook:name",
@@ -51,7 +55,9 @@ class Context:
     """What one page knows: the records, and where it stands itself."""
 
     def __init__(self, results, page, colab=""):
-        self.records, self.page, self.colab = records.load_all(results), page, colab
+        self.records, self.page, self.colab = stored(results), page, colab
+        self.results = results
+        self.machines = list(machines(self.records))
         path = PurePosixPath(page)
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
         self.root = "../" * depth if page else ""
@@ -69,16 +75,63 @@ class Context:
         return f"{self.root}results/{record.notebook}/{record.machine}.json"
 
 
+def stored(results):
+    """Every record. Read once for all pages, and again when one of their files has changed."""
+    return _stored(results, tuple((path, path.stat().st_mtime_ns) for path in sorted(Path(results).rglob("*.json"))))
+
+
+@lru_cache(maxsize=1)
+def _stored(results, files):
+    return records.load_all(Path(results))
+
+
+def machines(found):
+    """{name: label} of every machine, in the order in which a page shows them: with a GPU, with more records, newer."""
+    kept = {}
+    for record in (record for newest_first in found.values() for record in newest_first):
+        kept.setdefault(record.machine, []).append(record)
+    newest = {name: max(kept[name], key=lambda record: record.date) for name in sorted(kept)}
+    order = sorted(newest, key=lambda name: (has_gpu(newest[name]), len(kept[name]), newest[name].date), reverse=True)
+    return {name: newest[name].data["machine"]["label"] for name in order}
+
+
 def has_gpu(record):
     return "gpu" in record.data["machine"]
 
 
-def choose(entries, where=None):
-    """The (record, claim) that a sentence shows: with a value, of the machine asked for, a GPU's before a CPU's, the newest."""
-    valued = [entry for entry in entries if "value" in entry[1]]
-    if where:
-        valued = [entry for entry in valued if has_gpu(entry[0]) == (where == "gpu")]
-    return max(valued, key=lambda entry: (has_gpu(entry[0]), entry[0].date), default=None)
+def choose(entries, where):
+    """The (record, claim) of a sentence about a CPU or a GPU: the newest with a value, of such a machine."""
+    valued = [entry for entry in entries if "value" in entry[1] and has_gpu(entry[0]) == (where == "gpu")]
+    return max(valued, key=lambda entry: entry[0].date, default=None)
+
+
+def per_machine(context, entries):
+    """{machine: its entry, or None}. Under "" stands what is shown until the reader has chosen a machine: the first that
+    has a value; nothing else, where the figure is the same everywhere or there is no other machine."""
+    on = {record.machine: (record, entry) for record, entry in entries}
+    found = {name: on.get(name) for name in context.machines}
+    measured = entries[0][1]["kind"] == "measured"
+    ranked = filter(None, found.values()) if measured else entries
+    first = next((entry for entry in ranked if entry[1].keys() & {"value", "rows"}), None)
+    return {"": first} | (found if measured and len(found) > 1 else {})
+
+
+def shown_value(entry):
+    """What a sentence shows of an entry that `per_machine` or `choose` has found."""
+    if entry is None:
+        return NOT_MEASURED, ""
+    if "value" not in entry[1]:
+        return NOT_APPLICABLE, ""
+    number = format_number(entry[1]["value"])
+    return number, format_value(entry[1]["value"], entry[1]["unit"])[len(number) :]
+
+
+def alternatives(choices):
+    """{what is shown: names of the machines that show it}, the first first."""
+    shown = {}
+    for name, what in choices.items():
+        shown.setdefault(what, []).append(name)
+    return shown
 
 
 class ClaimPattern(InlineProcessor):
@@ -93,22 +146,40 @@ class ClaimPattern(InlineProcessor):
         except LookupError as error:
             fix = "take a name of the ledger, or add the claim to the notebook and record it"
             raise self.context.problem(f"unknown figure {match[0]}: {error}", fix, match[0]) from None
-        chosen = choose(entries, where)
         kind = entries[0][1]["kind"]
-        shown = format_value(chosen[1]["value"], chosen[1]["unit"]) if chosen else NOT_MEASURED
         identifier = f"claim-{notebook}-{name}"
         self.context.used[identifier] = (notebook, name)
         button = etree.Element(
             "button",
             {
-                "class": f"claim claim-{kind}" if chosen else "claim claim-open",
+                "class": f"claim claim-{kind}",
                 "type": "button",
                 "popovertarget": identifier,
-                "aria-label": f"{shown}, {kind}: where this figure comes from",
+                "aria-describedby": f"kind-{kind}",
             },
         )
-        button.text = shown
+        choices = {where: choose(entries, where)} if where else per_machine(self.context, entries)
+        shown = alternatives({name: shown_value(entry) for name, entry in choices.items()})
+        for number, (what, names) in enumerate(shown.items()):
+            place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))
+            _fill(place, *what)
         return button, match.start(), match.end()
+
+
+def _fill(element, number, unit):
+    """Writes a value into an element, its unit so that the style sheet can make it lighter."""
+    if number in (NOT_MEASURED, NOT_APPLICABLE):
+        element.set("class", f"{element.get('class', '')} claim-open".strip())
+    element.text = number
+    if unit:
+        etree.SubElement(element, "small").text = unit
+
+
+def _on(names, number):
+    """The attributes of what some machines show. All but the first is hidden, and is no text for a search."""
+    return {"data-on": " ".join(filter(None, names))} | (
+        {"hidden": "hidden", "data-search-exclude": ""} if number else {}
+    )
 
 
 class ClaimPlaces(Treeprocessor):
@@ -121,6 +192,21 @@ class ClaimPlaces(Treeprocessor):
                 claim = ":".join(self.md.evidence.used[button.get("popovertarget")])
                 what = f"the claim {claim} stands in a {'link' if element.tag == 'a' else 'heading'}"
                 raise self.md.evidence.problem(what, "put it into the sentence after it", f"[[{claim}")
+
+
+class Tables(Treeprocessor):
+    """A table wider than the screen scrolls in a box of its own, without a script. The empty corner of one heads nothing."""
+
+    def run(self, root):
+        for corner in root.iter("th"):
+            if not len(corner) and not (corner.text or "").strip():
+                corner.tag = "td"
+        parents = [(parent, table) for parent in root.iter() for table in parent if table.tag == "table"]
+        for parent, table in parents:
+            box = etree.Element("div", {"class": "scroll"})
+            box.tail, table.tail = table.tail, None
+            parent[list(parent).index(table)] = box
+            box.append(table)
 
 
 class Popovers(Treeprocessor):
@@ -137,9 +223,27 @@ class Popovers(Treeprocessor):
         used, self.context.used = self.context.used, {}
         if not used:
             return
-        foot = _foot(self.context, {notebook for notebook, _ in used.values()})
+        notebooks = {notebook for notebook, _ in used.values()}
         popovers = "".join(_popover(self.context, identifier, *claim) for identifier, claim in used.items())
-        etree.SubElement(root, "p").text = self.md.htmlStash.store(f"{foot}\n{popovers}")
+        kinds = {find(self.context.records, *claim)[0][1]["kind"] for claim in used.values()}
+        described = "".join(f"<p id=kind-{kind}>{kind}: where this figure comes from</p>" for kind in sorted(kinds))
+        foot = etree.SubElement(root, "div", {"class": "evidence-foot", "id": "runs", "data-search-exclude": ""})
+        foot.text = self.md.htmlStash.store(_foot(self.context, notebooks))
+        etree.SubElement(root, "p").text = self.md.htmlStash.store(
+            f"{popovers}<div hidden data-search-exclude>{described}</div>"
+        )
+        title = root.find("h1")
+        if title is not None:
+            root.insert(list(root).index(title) + 1, _verified(self.context, notebooks))
+
+
+def _verified(context, notebooks):
+    """The line under the title. A page is as old as the oldest of the runs that it rests on."""
+    line = etree.Element("p", {"class": "verified", "data-search-exclude": ""})
+    line.text = "Figures last verified "
+    link = etree.SubElement(line, "a", {"href": "#runs"})
+    link.text = min(context.records[notebook][0].date for notebook in notebooks)
+    return line
 
 
 def _popover(context, identifier, notebook, name):
@@ -169,15 +273,13 @@ def _source_line(context, record, claim):
         if spread
         else ""
     )
-    shown = (
-        format_value(claim["value"], claim["unit"])
-        if "value" in claim
-        else f"does not apply, because {claim['because']}"
-    )
+    shown = "{}<small>{}</small>".format(*map(escape, shown_value((record, claim))))
+    if "value" not in claim:
+        shown = escape(f"{NOT_APPLICABLE}, because {claim['because']}")
     machine = record.data["machine"]["label"] if claim["kind"] == "measured" else "any machine"
     where = f" on {escape(machine)}" if claim["kind"] == "measured" else ""
     return (
-        f"<p><strong>{escape(shown)}</strong>{where}{between}<br>{escape(_versions(record))}, {record.date} · "
+        f"<p><strong>{shown}</strong>{where}{between}<br>{escape(_versions(record))}, {record.date} · "
         f'<a href="{context.record_url(record)}">Record</a></p>'
     )
 
@@ -198,7 +300,7 @@ def _foot(context, notebooks):
             f'<li><a href="{context.notebook_url(notebook)}">{notebook}</a>: {newest.date}, {escape(newest.data["machine"]["label"])}, '
             f"{escape(_versions(newest))}{_in_colab(context, notebook)}</li>"
         )
-    return f'<div class="evidence-foot" data-search-exclude><p>The figures of this page come from these runs:</p><ul>{"".join(items)}</ul></div>'
+    return f"<p>The figures of this page come from these runs:</p><ul>{''.join(items)}</ul>"
 
 
 def _in_colab(context, notebook):
@@ -224,11 +326,33 @@ def _fence(render):
 def table_fence(source, language, css_class, options, md, **kwargs):
     """```table: `table: notebook:name`, and where wanted `columns: [...]` of it."""
     context, asked = md.evidence, _asked(source, "table")
-    record, table = _table(context, asked["table"])
+    return _on_each_machine(context, asked["table"], lambda record, table: _one_table(context, asked, record, table))
+
+
+def _one_table(context, asked, record, table):
     keys = asked.get("columns") or list(table["columns"])
     _known(keys, table, asked["table"])
     rows = [[row[list(table["columns"]).index(key)] for key in keys] for row in table["rows"]]
     return f'<div class="evidence-table">{_html_table([table["columns"][key] for key in keys], rows)}{_caption(context, record, table, asked["table"])}</div>'
+
+
+def _on_each_machine(context, name, render):
+    """A table of a record, or what is drawn from it, for every machine."""
+    notebook, _, table = name.partition(":")
+    choices = per_machine(context, find(context.records, notebook, table, "tables"))
+    missing = f'<p class="evidence-caption">{NOT_MEASURED.capitalize()} on this machine: {escape(name)}.</p>'
+    shown = alternatives({machine: render(*entry) if entry else missing for machine, entry in choices.items()})
+    if len(shown) == 1:
+        return next(iter(shown))
+    # a section, because Material's search ends an exclusion at the first element inside of the same name
+    return "".join(
+        f"<section {_attributes(_on(names, number))}>{what}</section>"
+        for number, (what, names) in enumerate(shown.items())
+    )
+
+
+def _attributes(named):
+    return " ".join(f'{name}="{escape(value)}"' for name, value in named.items())
 
 
 @_fence
@@ -236,7 +360,10 @@ def chart_fence(source, language, css_class, options, md, **kwargs):
     """```chart: `table`, `mark` (line, bar, area), `x`, `y` (one column or several of one unit), `title`, `description`
     (the text alternative), and where wanted `log: [x, y]`. Drawn as SVG at build time; its colours are CSS variables."""
     context, asked = md.evidence, _asked(source, "table", "mark", "x", "y", "title", "description")
-    record, table = _table(context, asked["table"])
+    return _on_each_machine(context, asked["table"], lambda record, table: _one_chart(context, asked, record, table))
+
+
+def _one_chart(context, asked, record, table):
     series = asked["y"] if isinstance(asked["y"], list) else [asked["y"]]
     _known([asked["x"], *series], table, asked["table"])
     if asked["mark"] not in MARKS:
@@ -264,20 +391,39 @@ def chart_fence(source, language, css_class, options, md, **kwargs):
 @_fence
 def ledger_fence(source, language, css_class, options, md, **kwargs):
     """```ledger: every claim of every notebook, with the newest record of each machine."""
-    context, parts = md.evidence, []
+    context = md.evidence
+    links = ", ".join(f'<a href="#{notebook}">{notebook}</a>' for notebook in context.records)
+    parts = [f'<p class="contents" data-search-exclude>{links}</p>']  # the page's own knows headings of Markdown only
     for notebook, found in context.records.items():
         names = dict.fromkeys(name for record in found for name in record.data["claims"])
         rows = "".join(_ledger_row(context, notebook, name) for name in names)
         parts.append(
-            f'<h2 id="{notebook}"><a href="{context.notebook_url(notebook)}">{notebook}</a></h2><div class="evidence-table ledger"><table><thead><tr>'
-            f"<th>Claim</th><th>Value</th><th>Kind</th><th>Machine, versions, date</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            f'<h2 id="{notebook}"><a href="{context.notebook_url(notebook)}">{notebook}</a></h2><div class="evidence-table ledger scroll"><table><thead><tr>'
+            f"<th>Claim</th> <th>Value</th> <th>Kind</th> <th>Machine, versions, date</th></tr></thead><tbody>{rows}</tbody></table></div>"
         )
     return "".join(parts)
 
 
 @_fence
+def changes_fence(source, language, css_class, options, md, **kwargs):
+    """```changes: every figure that another run replaced, with what it was."""
+    context = md.evidence
+    days = changes.by_day(changes.load(context.results))
+    feed = f'<p data-search-exclude><a href="{context.root}{changes.FEED}">The RSS feed</a></p>'
+    if not days:
+        return f"<p>{changes.NOTHING}</p>{feed}"
+    contents, parts = [], []
+    for date, notebooks in days.items():
+        links = ", ".join(f'<a href="#{changes.anchor(date, name)}">{name}</a>' for name in notebooks)
+        contents.append(f'<a href="#{changes.anchor(date)}">{date}</a>: {links}')
+        parts.append(f'<h3 id="{changes.anchor(date)}">{date}</h3>')
+        parts += [_changed(context, date, notebook, kept) for notebook, kept in notebooks.items()]
+    return f'{feed}<p class="contents" data-search-exclude>{"<br>".join(contents)}</p>{"".join(parts)}'
+
+
+@_fence
 def machines_fence(source, language, css_class, options, md, **kwargs):
-    """```machines: every machine that a record comes from."""
+    """```machines: every machine that a record comes from, in the order of `machines`."""
     newest = {}
     for found in md.evidence.records.values():
         for record in found:
@@ -293,10 +439,31 @@ def machines_fence(source, language, css_class, options, md, **kwargs):
             _versions(record),
             record.date,
         ]
-        for name, record in sorted(newest.items())
+        for name, record in ((name, newest[name]) for name in md.evidence.machines)
     ]
     head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
     return f'<div class="evidence-table">{_html_table(head, rows, missing="–")}</div>'
+
+
+def _changed(context, date, notebook, kept):
+    """The figures of one notebook that changed on one day. A notebook or a claim that is gone has no link."""
+    newest = context.records[notebook][0].data["claims"] if notebook in context.records else None
+    title = notebook if newest is None else f'<a href="{context.notebook_url(notebook)}">{notebook}</a>'
+    labels, rows = machines(context.records), []
+    for change in kept:
+        name, (figure, before) = change["claim"], changes.in_words(change)
+        claim = f"<code>{name}</code>"
+        if newest and name in newest:
+            link = context.notebook_url(notebook, f"claim-{name}")
+            claim = f'<a href="{link}">{claim}</a><br>{escape(newest[name]["sentence"])}'
+        rows.append(
+            f'<tr><td>{claim}</td> <td class="number">{escape(figure)}</td> <td>{escape(before)}</td> '
+            f"<td>{escape(labels.get(change['machine'], change['machine']))}</td></tr>"
+        )
+    return (
+        f'<h4 id="{changes.anchor(date, notebook)}">{title}</h4><div class="evidence-table ledger scroll"><table><thead><tr>'
+        f"<th>Claim</th> <th class=number>Figure</th> <th>Before</th> <th>Machine</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _ledger_row(context, notebook, name):
@@ -305,7 +472,7 @@ def _ledger_row(context, notebook, name):
     rows = entries[:1] if claim["kind"] in (*EXACT, "cited") else entries
     values = "<br>".join(
         escape(
-            format_value(entry["value"], entry["unit"]) if "value" in entry else "does not apply: " + entry["because"]
+            format_value(entry["value"], entry["unit"]) if "value" in entry else f"{NOT_APPLICABLE}: {entry['because']}"
         )
         for _, entry in rows
     )
@@ -316,8 +483,8 @@ def _ledger_row(context, notebook, name):
     if "source" in claim:
         sources = f'<a href="{escape(claim["source"])}">source</a>'
     return (
-        f'<tr id="{notebook}-{name}"><td><a href="{context.notebook_url(notebook, f"claim-{name}")}"><code>{name}</code></a><br>{escape(claim["sentence"])}</td>'
-        f'<td class="number">{values}</td><td>{claim["kind"]}</td><td>{sources}</td></tr>'
+        f'<tr id="{notebook}-{name}"><td><a href="{context.notebook_url(notebook, f"claim-{name}")}"><code>{name}</code></a><br>{escape(claim["sentence"])}</td> '
+        f'<td class="number">{values}</td> <td>{claim["kind"]}</td> <td>{sources}</td></tr>'
     )
 
 
@@ -332,12 +499,6 @@ def _asked(source, *needed):
     return asked
 
 
-def _table(context, name):
-    notebook, _, table = name.partition(":")
-    entries = find(context.records, notebook, table, "tables")
-    return max(entries, key=lambda entry: (has_gpu(entry[0]), entry[0].date))
-
-
 def _known(keys, table, name):
     for key in keys:
         if key not in table["columns"]:
@@ -348,11 +509,18 @@ def _known(keys, table, name):
 
 def _html_table(headers, rows, missing=NOT_MEASURED):
     numeric = [all(value is None or isinstance(value, (int, float)) for value in column) for column in zip(*rows)]
-    head = "".join(f"<th{_class(right)}>{escape(header)}</th>" for header, right in zip(headers, numeric))
-    body = "".join(
-        "<tr>" + "".join(_cell(value, right, missing) for value, right in zip(row, numeric)) + "</tr>" for row in rows
+    # with white space between cells: the search index drops the tags, and would glue their words together
+    head = " ".join(f"<th{_class(right)}>{_header(header, right)}</th>" for header, right in zip(headers, numeric))
+    body = " ".join(
+        "<tr>" + " ".join(_cell(value, right, missing) for value, right in zip(row, numeric)) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _header(header, right):
+    """The heading of a column; behind the last comma of one of numbers stands its unit."""
+    name, comma, unit = header.rpartition(", ") if right else (header, "", "")
+    return f"{escape(name)}<small>{comma}{escape(unit)}</small>" if comma else escape(header)
 
 
 def _cell(value, right, missing):
@@ -393,6 +561,7 @@ class EvidenceExtension(Extension):
         # after inline patterns (20), before the contents (5)
         md.treeprocessors.register(ClaimPlaces(md), "claim-places", 15)
         md.treeprocessors.register(Popovers(md), "claim-popovers", 14)
+        md.treeprocessors.register(Tables(md), "tables-of-the-page", 13)
 
 
 def makeExtension(**options):

@@ -138,9 +138,9 @@ def _validated(text, path, again):
         place = "/".join(map(str, error.absolute_path)) or "the record"
         line = _line(text, error.absolute_path)
         raise Problem(path, f"{place}: {error.message[-160:]}", again, line)
-    if not _is_date(data["date"]):
+    if not is_date(data["date"]):
         raise Problem(path, f"there is no date {data['date']}", again, line_of(text, '"date"'))
-    if data["date"] > _tomorrow():
+    if data["date"] > tomorrow():
         raise Problem(
             path,
             f"the record is from the future ({data['date']})",
@@ -305,7 +305,7 @@ def _unique(pairs):
     return data
 
 
-def _is_date(text):
+def is_date(text):
     try:
         datetime.date.fromisoformat(text)
     except ValueError:
@@ -313,5 +313,5 @@ def _is_date(text):
     return True
 
 
-def _tomorrow():
+def tomorrow():
     return (datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1)).isoformat()

@@ -1,14 +1,17 @@
-"""All that is tied to MkDocs, as one hook (mkdocs.yml: hooks): the address, the notebooks as pages, the records as files.
+"""All that is tied to MkDocs, as one hook (mkdocs.yml: hooks): the address, the notebooks as pages, the records as files,
+the feed, the security policy.
 
 A notebook page takes the same road as every other page: mkdocs-jupyter runs our template (theme/notebook), which emits
 Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked like a guide.
 """
 
 import base64
+import hashlib
 import html
 import os
 import re
 import struct
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,10 +23,42 @@ from mkdocs_jupyter.config import settings
 from mkdocs_jupyter.convert import nb2html
 from nbconvert.exporters.templateexporter import default_filters
 
+from evidence import changes, redirects, twins
 from evidence.claims import MIME
 from evidence.notebooks import project
+from evidence.pages import machines, stored
+from evidence.records import RESULTS
+
+# What a page may load: what the site itself holds, and of scripts and styles inside of the page those named by their hash.
+POLICY = (
+    "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
+    "worker-src 'self'; base-uri 'none'; form-action 'none'"
+)
+BEHIND = 0.3  # the weight in the search of what stands behind a guide: its notebook, and the old name of a page
+INLINE = r"<{tag}(?![^>]*(?:\ssrc=|application/json|text/plain))[^>]*>(.*?)</{tag}>"
 
 settings.templates_dir = str(Path(__file__).resolve().parent.parent / "theme" / "notebook")
+
+
+def on_startup(*, command, dirty):
+    """`mkdocs serve` puts a script of its own into every page, which the policy would refuse."""
+    global serving
+    serving = command == "serve"
+
+
+serving = False
+begun = 0.0  # when the last build of this process began
+
+
+def on_nav(nav, *, config, files):
+    """`mkdocs serve --dirty` builds only pages that were edited, in a second. A page also holds snippets, figures and the
+    theme: when one of these has changed, all are built."""
+    global begun
+    before, begun = begun, time.time()
+    watched = (path for folder in config.watch for path in Path(folder).rglob("*") if path.is_file())
+    if serving and any(path.stat().st_mtime > before for path in watched):
+        for file in files:
+            file.is_modified = lambda: True
 
 
 def on_config(config):
@@ -35,7 +70,13 @@ def on_config(config):
     config.site_url = os.environ.get("SITE_URL", config.site_url or f"https://{owner}.github.io/{name}/")
     if config.site_url and not config.site_url.endswith("/"):
         config.site_url += "/"
+    if os.environ.get(
+        "MIKE_DOCS_VERSION"
+    ):  # mike builds this version to stand beside others (docs/contribute.md#versions)
+        config.extra["versions"] = True
+        config.site_url += "latest/"  # of several versions, the newest is the one to be found
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
+    config.extra["machines"] = machines(stored(RESULTS))
     return config
 
 
@@ -80,11 +121,43 @@ def on_pre_page(page, *, config, files):
         text = nb2html(page.file.abs_src_path, allow_errors=False)
         text = html.unescape(text.partition("<style>")[0])  # mkdocs-jupyter appends a style sheet
         page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
+        page.meta["search"] = {"boost": BEHIND}
+        page.meta["description"] = twins.summary(text) or config.site_description
         _tell_page(config, page.file.src_uri)
         Page.render(page, config, files)
 
     page.render = render  # in place of mkdocs-jupyter's, which converts each notebook a second time for its contents
     return page
+
+
+def on_post_page(output, *, page, config):
+    return output if serving else with_policy(output)
+
+
+def on_post_template(output, *, template_name, config):
+    return with_policy(output) if template_name.endswith(".html") and not serving else output
+
+
+def with_policy(page):
+    """The page with a policy that names every script and style inside of it. It stands before the first of them."""
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY.format(scripts=_named("script", page), styles=_named("style", page))}">'
+    return re.sub(r'(<meta charset="utf-8"\s*/?>)', rf"\g<1>{meta}", page, count=1)
+
+
+def _named(tag, page):
+    inline = re.findall(INLINE.format(tag=tag), page, re.S)
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
+    return "".join(f" 'sha256-{digest}'" for digest in sorted(hashes))
+
+
+def on_post_build(*, config):
+    for path in Path(config.site_dir, "assets").rglob("*.map"):
+        path.unlink()  # Material's source maps are more than all the rest of the site, and no reader asks for them
+    redirects.write(config.site_dir, config.site_url)
+    redirects.add_to_search(Path(config.site_dir, "search", "search_index.json"), BEHIND)
+    twins.write(config.site_dir, config.site_name, config.site_description, config.site_url, config.nav)
+    feed = changes.feed(changes.load(), config.site_name, config.site_url, config.extra["machines"])
+    Path(config.site_dir, changes.FEED).write_text(feed, encoding="utf-8")
 
 
 def _tell_page(config, source):
@@ -122,7 +195,7 @@ def _numbers_right(output):
         if all(re.fullmatch(r"-?[\d.,]+(e-?\d+)?", cell.text) for cell in column[1:]):
             for cell in column:
                 cell["class"] = "number"
-    return str(soup)
+    return f'<div class="scroll">{soup}</div>' if soup.table else str(soup)
 
 
 def _shown_above(result, cell):

@@ -53,7 +53,6 @@ logging.disable(logging.WARNING)  # the packages below say at import what they d
 warnings.simplefilter("ignore")
 
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-from torch.utils.flop_counter import flop_registry, register_flop_formula
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, Qwen3Config, Qwen3MoeConfig, set_seed
 from transformers.utils.logging import disable_progress_bar
 
@@ -82,10 +81,15 @@ llama_8b = LlamaConfig(
 LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
+MADE = {}  # by configuration
+
+
 def adapted(config):
     """The bf16 model with fp32 adapters on the meta device: shapes and dtypes, no memory."""
-    with torch.device("meta"):
-        return get_peft_model(AutoModelForCausalLM.from_config(config, dtype=BF16, attn_implementation=UNMASKED_SDPA), LORA)
+    if id(config) not in MADE:
+        with torch.device("meta"):
+            MADE[id(config)] = get_peft_model(AutoModelForCausalLM.from_config(config, dtype=BF16, attn_implementation=UNMASKED_SDPA), LORA)
+    return copy.deepcopy(MADE[id(config)])
 
 
 # %% [markdown]
@@ -93,9 +97,9 @@ def adapted(config):
 # keeps the adapters in fp32, and `Trainer(bf16=True)` computes under autocast. So autocast is on unless we ask otherwise.
 
 # %%
-def lora_step(length, checkpointing=False, autocast=True):
+def lora_step(length, config=llama_8b, checkpointing=False, autocast=True):
     """Traces forward, backward and AdamW step on one sequence; returns the tracker and what is alive after the forward."""
-    model = adapted(llama_8b)
+    model = adapted(config)
     with fake(), GpuOperators():
         model.to_empty(device="cpu").train()
         if checkpointing:  # transformers up to 5.17 has the old name
@@ -118,8 +122,8 @@ def lora_step(length, checkpointing=False, autocast=True):
     return tracker, forward
 
 
-def full_step(length, **options):
-    return training_step(AutoModelForCausalLM, llama_8b, 1, length, **{"dtype": BF16} | options)
+def full_step(length, config=llama_8b, **options):
+    return training_step(AutoModelForCausalLM, config, 1, length, dtype=BF16, **options)
 
 
 LENGTHS = [512, 2048, 8192]
@@ -198,6 +202,32 @@ claim("lora-flops", "What LoRA saves of the FLOPs of a full fine-tuning step, 8B
       saving(flops(full[2048]), flops(lora[2048][0])), "%", kind="traced", at_least=29, at_most=32)
 
 # %% [markdown]
+# ## LoRA on a model of one billion parameters
+#
+# The state that LoRA spares grows with the parameters, the activations grow with the tokens. A configuration of the
+# TinyLlama class has less of the first.
+
+# %%
+llama_1b = LlamaConfig(
+    vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4,
+    tie_word_embeddings=False, use_cache=False,
+)
+full_1b = {length: full_step(length, llama_1b) for length in LENGTHS}
+lora_1b = {length: lora_step(length, llama_1b)[0] for length in LENGTHS}
+checkpointed_1b = lora_step(8192, llama_1b, checkpointing=True)[0]
+table(
+    "lora-1b", "Peak memory against sequence length, a Llama of 1.1 billion parameters, batch 1, bf16 weights, AdamW",
+    {"length": "Tokens", "full": "Full fine-tuning, GiB", "lora": "LoRA, GiB", "saving": "LoRA saves, %"},
+    [{"length": length, "full": full_1b[length].peak_gib, "lora": lora_1b[length].peak / GiB,
+      "saving": saving(full_1b[length].peak, lora_1b[length].peak)} for length in LENGTHS],
+    kind="traced",
+)
+claim("lora-1b-saving-8192", "What LoRA saves of the peak of full fine-tuning in bf16, 1.1B Llama, batch 1 x 8,192 tokens",
+      saving(full_1b[8192].peak, lora_1b[8192].peak), "%", kind="traced", at_least=10, at_most=12)
+claim("lora-1b-checkpointed", "What LoRA and activation checkpointing together save of that peak of full fine-tuning without checkpointing",
+      saving(full_1b[8192].peak, checkpointed_1b.peak), "%", kind="traced", at_least=74, at_most=77)
+
+# %% [markdown]
 # ## The dtype of the adapters
 #
 # peft casts 16-bit adapters to fp32 (`autocast_adapter_dtype=True`). Without autocast, every adapter then casts its input
@@ -251,7 +281,7 @@ elif GPU:
     timed = LlamaConfig(vocab_size=32000, hidden_size=1024, intermediate_size=4096, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=8)
     BATCHES = [(1, 128), (2, 512)]
 else:
-    timed = LlamaConfig(vocab_size=4096, hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4)
+    timed = LlamaConfig(vocab_size=4096, hidden_size=512, intermediate_size=1536, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=4)
     BATCHES = [(1, 32), (4, 128)]
     torch.set_num_threads(1)  # one thread and CPU time: comparable also on a busy machine
 checkpoint = tempfile.TemporaryDirectory()
@@ -383,7 +413,7 @@ claim("qlora-allocated", "What QLoRA saves of the peak that PyTorch allocates in
 small_llama = LlamaConfig(vocab_size=256, hidden_size=192, intermediate_size=512, num_hidden_layers=3, num_attention_heads=3)
 CODE = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
 PROSE = "\n".join(text for _, text in sorted(pydoc_data.topics.topics.items())).encode()
-ROWS, WIDTH, LEARN, ADAPT = 8, 96, 150, 50
+ROWS, WIDTH, LEARN, ADAPT = 8, 96, 80, 30
 
 
 def rows_of(text, generator):
@@ -407,7 +437,7 @@ def learn(model, text, steps, rate):
 
 
 @torch.no_grad()
-def loss_on(model, text, batches=12):
+def loss_on(model, text, batches=6):
     """In training mode, which without dropout computes the same: see the warning on bitsandbytes and CPUs in the guide."""
     model.train()
     generator = torch.Generator().manual_seed(1)
@@ -540,18 +570,9 @@ claim("offload-optimizer-step", "Time of a step with torchao's optimizer on the 
 # ## Mixture-of-experts
 #
 # A configuration of the Qwen3-30B-A3B class: 128 experts in every layer, 8 of them for each token. Beside it, a dense
-# model with as many parameters. PyTorch's FLOP counter has no formula for the grouped matrix product of the experts, so
-# we give it one.
+# model with as many parameters.
 
 # %%
-if torch.ops.aten._grouped_mm not in flop_registry:
-
-    @register_flop_formula(torch.ops.aten._grouped_mm)
-    def grouped_mm_flops(left, right, *_, out_shape=None, **__):
-        """Rows are dealt out to the experts; each is multiplied once: 2 x rows x inner x columns, as in one product."""
-        return 2 * left[-2] * left[-1] * right[-1]
-
-
 moe = Qwen3MoeConfig(
     vocab_size=151936, hidden_size=2048, num_hidden_layers=48, num_attention_heads=32, num_key_value_heads=4, head_dim=128,
     num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, norm_topk_prob=True, tie_word_embeddings=False,
@@ -630,6 +651,10 @@ table(
      for method, floor in FLOORS.items()],
     kind="derived",
 )
+claim("lora-state-7b", "Gradients and AdamW state of LoRA's adapters, rank 16, beside every linear layer of a Llama-2-7B, in fp32: 12 bytes each",
+      12 * adapters_7b / 1e9, "GB", kind="derived", at_least=0.47, at_most=0.49)
+claim("full-state-7b", "Gradients and AdamW state of a Llama-2-7B, fully fine-tuned in fp32 or mixed precision: 12 bytes per parameter",
+      12 * total_7b / 1e9, "GB", kind="derived", at_least=80, at_most=82)
 claim("parameters-7b", "Parameters of a Llama-2-7B", total_7b / 1e9, "billion", kind="traced", at_least=6.73, at_most=6.75)
 claim("floor-lora", "Floor of LoRA on a 7B Llama in bf16", FLOORS["LoRA, bf16"] / GiB, "GiB", kind="derived", at_least=13, at_most=13.3)
 claim("floor-qlora", "Floor of QLoRA on a 7B Llama", FLOORS["QLoRA, NF4"] / GiB, "GiB", kind="derived", at_least=4.1, at_most=4.3)

@@ -62,14 +62,25 @@ llama_8b = LlamaConfig(
 )
 
 
+AS_IT_IS = {"activation_checkpointing": False, "optimizer": "adamw"}  # what a step does if not told otherwise
+
+
 @cache  # the same step is asked for more than once below
+def step_of(model_class, batch_size, sequence_length, options):
+    config = {AutoModelForSequenceClassification: bert_large, AutoModelForCausalLM: llama_8b}[model_class]
+    return training_step(model_class, config, batch_size, sequence_length, **dict(options))
+
+
+def asked(options):
+    return frozenset((name, value) for name, value in options.items() if name not in AS_IT_IS or AS_IT_IS[name] != value)
+
+
 def bert(batch_size, sequence_length=512, **options):
-    return training_step(AutoModelForSequenceClassification, bert_large, batch_size, sequence_length, **options)
+    return step_of(AutoModelForSequenceClassification, batch_size, sequence_length, asked(options))
 
 
-@cache
 def llama(batch_size, sequence_length, **options):
-    return training_step(AutoModelForCausalLM, llama_8b, batch_size, sequence_length, **options)
+    return step_of(AutoModelForCausalLM, batch_size, sequence_length, asked(options))
 
 
 PRECISIONS = {
@@ -289,6 +300,11 @@ claim("mixed-peak-saving", "What mixed bf16 saves of the peak of a BERT-large st
       100 * (1 - by_precision["mixed bf16"].peak / by_precision["fp32"].peak), "%", kind="traced", at_least=20, at_most=40)
 claim("mixed-small-batch", "What mixed bf16 saves of the peak of a BERT-large step, batch 1 x 512 tokens",
       100 * (1 - bert(1, autocast=torch.bfloat16).peak / bert(1).peak), "%", kind="traced", at_least=-1, at_most=1)
+torch.set_float32_matmul_precision("high")  # tf32 on a GPU that has it
+tf32 = training_step(AutoModelForSequenceClassification, bert_large, 32, 512)
+torch.set_float32_matmul_precision("highest")
+claim("tf32-peak-saving", "What tf32 saves of the peak of a BERT-large step in fp32, batch 32 x 512 tokens",
+      100 * (1 - tf32.peak / by_precision["fp32"].peak), "%", kind="traced", at_least=0, at_most=0)
 claim("pure-peak-saving", "What pure bf16 saves of the peak of a BERT-large step, batch 32 x 512 tokens",
       100 * (1 - by_precision["pure bf16"].peak / by_precision["fp32"].peak), "%", kind="traced", at_least=45, at_most=52)
 
@@ -357,21 +373,30 @@ claim("foreach-cost", "What the foreach form of AdamW adds to the peak of the fu
 
 # %%
 BF16 = {"autocast": torch.bfloat16}
-LADDER = {
-    "fp32, batch 32": bert(32),
-    "mixed bf16": bert(32, **BF16),
-    "mixed bf16, 4 x batch 8": bert(8, accumulation=4, **BF16),
-    "mixed bf16, checkpointing": bert(32, activation_checkpointing=True, **BF16),
-    "mixed bf16, 4 x batch 8, checkpointing": bert(8, accumulation=4, activation_checkpointing=True, **BF16),
-    "pure bf16, 4 x batch 8, checkpointing": bert(8, accumulation=4, activation_checkpointing=True, dtype=torch.bfloat16),
-}
-table(
-    "ladder", "BERT-large, 32 x 512 tokens per optimizer step, AdamW",
-    {"rung": "Methods", "peak": "Peak, GiB", "flops": "Step, TFLOP"},
-    [{"rung": rung, "peak": step.peak_gib, "flops": all_flops(step) / 1e12} for rung, step in LADDER.items()],
-    kind="traced",
-)
-first, *_, mixed_all, last = LADDER.values()
+
+
+def ladder(step, batch):
+    """The same optimizer step of `batch` sequences, one method after another; `step(batch_size, **options)` traces it."""
+    quarter = {"batch_size": batch // 4, "accumulation": 4}
+    small = f"4 x batch {batch // 4}"
+    return {
+        f"fp32, batch {batch}": step(batch),
+        "mixed bf16": step(batch, **BF16),
+        f"mixed bf16, {small}": step(**quarter, **BF16),
+        "mixed bf16, checkpointing": step(batch, activation_checkpointing=True, **BF16),
+        f"mixed bf16, {small}, checkpointing": step(**quarter, activation_checkpointing=True, **BF16),
+        f"pure bf16, {small}, checkpointing": step(**quarter, activation_checkpointing=True, dtype=torch.bfloat16),
+    }
+
+
+def show(name, sentence, rungs):
+    table(name, sentence, {"rung": "Methods", "peak": "Peak, GiB", "flops": "Step, TFLOP"},
+          [{"rung": rung, "peak": step.peak_gib, "flops": all_flops(step) / 1e12} for rung, step in rungs.items()], kind="traced")
+
+
+LADDER = ladder(bert, 32)
+show("ladder", "BERT-large, 32 x 512 tokens per optimizer step, AdamW", LADDER)
+first, *_, mixed_all, _ = LADDER.values()
 claim("together-saving", "What mixed bf16, accumulation and checkpointing together save of the peak of BERT-large at 32 x 512 tokens",
       100 * (1 - mixed_all.peak / first.peak), "%", kind="traced", at_least=75, at_most=90)
 claim("together-peak", "Peak memory of BERT-large at 32 x 512 tokens with mixed bf16, accumulation and checkpointing",
@@ -395,20 +420,8 @@ def small_llama(batch_size, **options):
     return training_step(AutoModelForCausalLM, llama_1b, batch_size, 2048, **options)
 
 
-LADDER_1B = {
-    "fp32, batch 8": small_llama(8),
-    "mixed bf16": small_llama(8, **BF16),
-    "mixed bf16, 4 x batch 2": small_llama(2, accumulation=4, **BF16),
-    "mixed bf16, checkpointing": small_llama(8, activation_checkpointing=True, **BF16),
-    "mixed bf16, 4 x batch 2, checkpointing": small_llama(2, accumulation=4, activation_checkpointing=True, **BF16),
-    "pure bf16, 4 x batch 2, checkpointing": small_llama(2, accumulation=4, activation_checkpointing=True, dtype=torch.bfloat16),
-}
-table(
-    "ladder-1b", "Llama-1B class, 8 x 2,048 tokens per optimizer step, AdamW",
-    {"rung": "Methods", "peak": "Peak, GiB", "flops": "Step, TFLOP"},
-    [{"rung": rung, "peak": step.peak_gib, "flops": all_flops(step) / 1e12} for rung, step in LADDER_1B.items()],
-    kind="traced",
-)
+LADDER_1B = ladder(small_llama, 8)
+show("ladder-1b", "Llama-1B class, 8 x 2,048 tokens per optimizer step, AdamW", LADDER_1B)
 claim("together-1b-before", "Peak memory of a 1B Llama in fp32 at 8 x 2,048 tokens", LADDER_1B["fp32, batch 8"].peak_gib, "GiB",
       kind="traced", at_least=88, at_most=92)
 claim("together-1b-peak", "Peak memory of a 1B Llama at 8 x 2,048 tokens with mixed bf16, accumulation and checkpointing",

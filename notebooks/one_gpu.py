@@ -73,7 +73,7 @@ BERT_LARGE = BertConfig(
     hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )
 BERT_SMALL = BertConfig(
-    hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=6, vocab_size=8192,
+    hidden_size=384, intermediate_size=1536, num_hidden_layers=3, num_attention_heads=6, vocab_size=4096,
     hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )
 LLAMA_1B = LlamaConfig(
@@ -84,7 +84,7 @@ LLAMA_300M = LlamaConfig(
     vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=4,
 )
 LLAMA_SMALL = LlamaConfig(
-    vocab_size=8192, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+    vocab_size=2048, hidden_size=256, intermediate_size=688, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
 )
 
 

@@ -34,6 +34,7 @@ if importlib.util.find_spec("evidence") is None:
 import ast
 import math
 import os
+import pydoc_data.topics
 import random
 import resource
 import shutil
@@ -49,8 +50,11 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # an empty cache: ev
 
 import matplotlib.pyplot as plt
 import torch
+from accelerate.utils import compile_regions
 from matplotlib_inline.backend_inline import set_matplotlib_formats
-from transformers import DataCollatorWithFlattening, LlamaConfig, LlamaForCausalLM, logging, set_seed
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from torch._inductor.utils import fresh_cache
+from transformers import DataCollatorWithFlattening, LlamaConfig, LlamaForCausalLM, TokenizersBackend, logging, set_seed
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from evidence.claims import claim, start, table
@@ -150,11 +154,11 @@ def compile_and_time(batch_size):
     first = seconds_of(compiled)
     assert not torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"], "a cached graph is no compile"
     eager()
-    many = 20 if batch_size == SMALL_BATCH else 3
-    timings = interleaved({name: lambda step=step: [step() for _ in range(many)] for name, step in (("eager", eager), ("compiled", compiled))}, repeats=6)
+    many = 10 if batch_size == SMALL_BATCH else 3
+    timings = interleaved({name: lambda step=step: [step() for _ in range(many)] for name, step in (("eager", eager), ("compiled", compiled))}, repeats=4)
     loss = abs(compiled.loss - eager.loss) / eager.loss  # both have done the same number of steps
     plain, fast = timings["eager"].best / many, timings["compiled"].best / many
-    spread = {"min": fast, "max": max(timings["compiled"].seconds) / many, "repeats": 6}
+    spread = {"min": fast, "max": max(timings["compiled"].seconds) / many, "repeats": 4}
     return {"compile": first - fast, "eager": plain, "compiled": fast, "speed": plain / fast, "loss": float(loss), "spread": spread,
             "pays": (first - fast) / (plain - fast) if plain > fast else None}
 
@@ -180,8 +184,59 @@ claim("compile-large-batch", f"Speed of a compiled training step against an eage
       large["speed"], "x", kind="measured", at_least=0.95, at_most=3, spread=large.get("spread"), because=COMPILER)
 claim("compile-break-even", f"Training steps after which compiling has paid at batch {LARGE_BATCH}, {length} tokens per row, {size}",
       large["pays"], "steps", kind="measured", at_least=20, at_most=1e5, because=COMPILER or "compiled steps are no faster here")
-claim("compile-loss", "Relative difference of the loss of a compiled model from the eager one after 22 training steps",
+claim("compile-loss", "Relative difference of the loss of a compiled model from the eager one after 16 training steps",
       large["loss"], kind="measured", at_most=1e-2 if GPU else 1e-3, because=COMPILER)
+
+# %% [markdown]
+# ## One layer compiled and used for all
+#
+# The layers of a transformer are alike. `compile_regions` of Accelerate compiles one of them and runs it for all.
+
+# %%
+def cost_of_first(model, rows, how):
+    """Seconds of the first step beyond those of a later one."""
+    torch._dynamo.reset()
+    step = training_step(how(model), rows)
+    with fresh_cache():  # no kernel of the cells above, or of the other way
+        first = seconds_of(step)
+    return first - min(seconds_of(step) for _ in range(4))
+
+
+def whole(model):
+    model.compile()
+    return model
+
+
+LAYERS = 4
+regional = {} if COMPILER else {
+    name: cost_of_first(llama(num_hidden_layers=LAYERS), random_rows(SMALL_BATCH, length), how)
+    for name, how in (("whole", whole), ("regions", compile_regions))
+}
+claim("compile-regions", f"Cost of the first step where one layer is compiled for all {LAYERS}, against compiling the whole model",
+      regional["regions"] / regional["whole"] if regional else None, "x", kind="measured", at_least=0.2, at_most=0.95, because=COMPILER)
+
+# %% [markdown]
+# ## A new length in every step
+#
+# Batches of 12 lengths in turn, default arguments. The first pass compiles the graphs that the lengths need.
+
+# %%
+def varying():
+    torch._dynamo.reset()
+    rows = [random_rows(SMALL_BATCH, length) for length in range(20, 116, 8)]
+    eager, compiled = training_step(llama(), *rows), training_step(whole(llama()), *rows)
+    first = seconds_of(compiled)
+    timings = interleaved({"eager": eager, "compiled": compiled}, repeats=4)
+    plain, fast = timings["eager"].best, timings["compiled"].best
+    return {"speed": plain / fast, "spread": timings["compiled"].spread,
+            "pays": len(rows) * (first - fast) / (plain - fast) if plain > fast else None}
+
+
+lengths_vary = NOTHING if COMPILER else varying()
+claim("compile-varying-speed", "Speed of compiled steps against eager ones at batch 1, 12 lengths in turn, once all graphs are compiled",
+      lengths_vary["speed"], "x", kind="measured", at_least=0.8, at_most=5, spread=lengths_vary.get("spread"), because=COMPILER)
+claim("compile-varying-break-even", "Training steps after which compiling has paid at batch 1, 12 lengths in turn",
+      lengths_vary["pays"], "steps", kind="measured", at_least=100, at_most=1e7, because=COMPILER or "compiled steps are no faster here")
 
 # %% [markdown]
 # ## How many graphs do 12 lengths need?
@@ -308,6 +363,33 @@ claim("pinned-copy", "Speed of the copy of 64 MiB from pinned host memory to the
       copy_speed(False) / copy_speed(True) if GPU else None, "x", kind="measured", at_least=1, because="this machine has no GPU")
 
 # %% [markdown]
+# ## Tokenise in every epoch, or once?
+#
+# A byte-level tokenizer of 2,000 entries, trained on the reference texts that ship with Python, on one core. Text by text,
+# as a dataset would do it row by row; as one list; and reading the ids that an earlier run has kept.
+
+# %%
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core, as in a worker process
+TEXTS = [paragraph for text in pydoc_data.topics.topics.values() for paragraph in text.split("\n\n") if paragraph]
+bpe = Tokenizer(models.BPE())
+bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+bpe.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=2000, show_progress=False))
+tokenizer = TokenizersBackend(tokenizer_object=bpe)
+kept = [torch.tensor(ids, dtype=torch.int32) for ids in tokenizer(TEXTS)["input_ids"]]
+tokens = sum(len(ids) for ids in kept)
+tokenising = interleaved({
+    "one by one": lambda: [tokenizer(text)["input_ids"] for text in TEXTS],
+    "list": lambda: tokenizer(TEXTS)["input_ids"],
+    "kept": lambda: [ids.long() for ids in kept],
+}, repeats=3)
+claim("tokenise-rate", f"Tokens per second that one core tokenises, {len(TEXTS):,} paragraphs one by one, vocabulary of 2,000",
+      tokens / tokenising["one by one"].best, "tokens/s", kind="measured", at_least=2e4, at_most=1e7, spread=tokenising["one by one"].spread)
+claim("tokenise-list", "Speed of tokenising the same paragraphs as one list against one by one, on one core",
+      tokenising["one by one"].best / tokenising["list"].best, "x", kind="measured", at_least=0.8, at_most=3)
+claim("tokenise-kept", "Time of tokenising a paragraph against that of reading its ids from memory",
+      tokenising["one by one"].best / tokenising["kept"].best, "x", kind="measured", at_least=5)
+
+# %% [markdown]
 # ## How much of a batch is padding?
 #
 # 2,048 lengths from a log-normal distribution, cut at 512: many short texts, a few long ones, as in instruction data.
@@ -344,6 +426,9 @@ claim("padding-longest", "Share of padding when every batch of 8 is padded to it
       at_8["longest"], "%", kind="derived", at_least=57, at_most=62)
 claim("padding-grouped", "Share of padding when batches of 8 are grouped by length, the same lengths",
       at_8["grouped"], "%", kind="derived", at_least=3, at_most=7)
+slots = [len(batch) * max(lengths[row] for row in batch) for batch in grouped(8)]
+claim("grouped-largest", "Tokens, padding included, of the largest batch of 8 grouped by length against the mean of its batches",
+      max(slots) / (sum(slots) / len(slots)), "x", kind="derived", at_least=2, at_most=6)
 
 figure, axes = plt.subplots(figsize=(7, 2.5))
 for key, label, colour in (("fixed", "padded to 512", "#d55e00"), ("longest", "to the longest", "#0072b2"), ("grouped", "grouped", "#009e73")):
@@ -385,7 +470,7 @@ def microseconds_per_token(batch_size, number):
     by_length = batches_of(sorted(order[: batch_size * number], key=lambda row: lengths[row]), batch_size)
     forms = {"fixed": [padded(batch, LIMIT) for batch in plain], "longest": [padded(batch) for batch in plain],
              "grouped": [padded(batch) for batch in by_length], "flat": [flat(batch) for batch in plain]}
-    timings = interleaved({name: training_step(llama(), *batches) for name, batches in forms.items()}, repeats=3)
+    timings = interleaved({name: training_step(llama(), *batches) for name, batches in forms.items()}, repeats=3, warmup=0)
     real = sum(lengths[row] for row in order[: batch_size * number])
     return {name: 1e6 * timing.best / real for name, timing in timings.items()}
 
@@ -442,7 +527,10 @@ held_out, learned = functions[:128], functions[128:]
 print(f"{len(functions)} functions")
 
 
-def loss_of_a_trained_model(seed, leak, steps=80, pack=8):
+STEPS = 50
+
+
+def loss_of_a_trained_model(seed, leak, steps=STEPS, pack=8):
     """Nats per byte on functions that the model has not seen, each on its own."""
     set_seed(seed)
     model = LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, vocab_size=256,
@@ -462,7 +550,7 @@ def loss_of_a_trained_model(seed, leak, steps=80, pack=8):
 
 
 losses = [{"seed": seed, "isolated": loss_of_a_trained_model(seed, False), "leaking": loss_of_a_trained_model(seed, True)} for seed in (0, 1)]
-table("packing-loss", "Loss on unseen functions after 80 steps of 8 packed functions, byte-level Llama of 2 layers",
+table("packing-loss", f"Loss on unseen functions after {STEPS} steps of 8 packed functions, byte-level Llama of 2 layers",
       {"seed": "Seed", "isolated": "Isolated, nats per byte", "leaking": "Not isolated, nats per byte"}, losses, kind="measured")
 claim("packing-leak", "Loss on unseen functions of a small model trained on packed rows without isolation, above that of the same model with isolation, the smaller of two seeds",
       min(row["leaking"] - row["isolated"] for row in losses), "nats per byte", kind="measured", at_least=0.03, at_most=1)
@@ -500,12 +588,12 @@ claim("vocabulary-rows", "Rows that padding GPT-2's vocabulary of 50,257 to a mu
 width = 1024 if GPU else 256
 hidden = torch.randn(4096 if GPU else 128, width, device=device, dtype=half if GPU else torch.float32)
 heads = {rows: torch.randn(rows, width, device=device, dtype=hidden.dtype) for rows in (50257, 50304)}
-timings = interleaved({rows: lambda head=head: torch.nn.functional.linear(hidden, head) for rows, head in heads.items()}, repeats=9)
+timings = interleaved({rows: lambda head=head: torch.nn.functional.linear(hidden, head) for rows, head in heads.items()}, repeats=5)
 claim("vocabulary-speed", f"Speed of the output layer with a vocabulary of 50,304 against 50,257, hidden size {width}",
-      timings[50257].best / timings[50304].best, "x", kind="measured", at_least=0.8, at_most=10 if GPU else 1.25, spread=timings[50304].spread)
+      timings[50257].best / timings[50304].best, "x", kind="measured", at_least=0.8, at_most=10 if GPU else 2, spread=timings[50304].spread)
 
 weight, inputs = torch.randn(width * 4, width, device=device, dtype=hidden.dtype), {rows: torch.randn(rows, width, device=device, dtype=hidden.dtype) for rows in (1, 8, 64, 512)}
-timings = interleaved({rows: lambda rows=rows: [torch.nn.functional.linear(inputs[rows], weight) for _ in range(512 // rows)] for rows in inputs}, repeats=7)
+timings = interleaved({rows: lambda rows=rows: [torch.nn.functional.linear(inputs[rows], weight) for _ in range(512 // rows)] for rows in inputs}, repeats=4)
 per_token = {rows: timing.best / 512 for rows, timing in timings.items()}
 table("tokens-per-product", f"Speed per token of a matrix product of {width} x {4 * width} weights, by tokens at a time",
       {"tokens": "Tokens at a time", "speed": "Speed per token against one at a time, x"},

@@ -134,7 +134,7 @@ def execute_here(name, notebook, say, environment=None):
 @pytest.fixture
 def machine_of_the_tests(monkeypatch):
     monkeypatch.setattr(machine, "describe", lambda: dict(MACHINE))
-    monkeypatch.setattr(machine, "software", lambda: dict(SOFTWARE))
+    monkeypatch.setattr(machine, "software", lambda packages=(): dict(SOFTWARE))
     monkeypatch.setattr(claims, "_run", {"notebook": None, "names": set()})
     monkeypatch.delenv("EVIDENCE_VERIFY", raising=False)
 

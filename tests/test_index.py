@@ -25,13 +25,36 @@ def test_the_overview_leads_to_every_page_of_the_site():
     assert pages | notebooks <= set(LINKS)
 
 
-def test_one_starts_from_training_from_both_or_from_a_symptom():
-    for identifier in ("training", "both", "symptoms"):
+def test_one_starts_from_the_hardware_from_training_from_both_or_from_a_symptom():
+    for identifier in ("start", "training", "both", "symptoms"):
         assert section(identifier).count("](") >= 2
 
 
+def test_the_first_table_sends_everybody_on_by_hardware():
+    rows = [row.strip("| ").split(" | ") for row in section("start").splitlines() if row.startswith("|")]
+    assert rows[0] == ["You have", "Start here", "Then"]
+    assert len(rows) > 4 and {len(row) for row in rows[2:]} == {3}
+    for _, start, then in rows[2:]:
+        assert re.match(r"\*\*\[.+\]\(.+\)\*\*", start) and "](" in then
+
+
+def test_the_overview_says_what_the_site_has_not():
+    missing = section("start").split("What you will not find yet:")[1]
+    for subject, folder in (
+        ("inference on GPUs", "docs/inference/one-gpu.md"),
+        ("TPUs", "docs/training/tpu.md"),
+    ):
+        assert (subject in missing) is not (ROOT / folder).exists(), subject
+
+
+def test_the_first_table_stands_on_the_first_screen():
+    """Title, two sentences, table: nothing between a reader and his way."""
+    before = PAGE.split("# Performance and Scalability")[1].split("{ #start }")[0]
+    assert len(before.split()) < 60
+
+
 def test_each_guide_has_a_line_that_says_what_it_answers():
-    rows = [row for row in section("training").splitlines() if row.startswith("|") and "](" in row]
+    rows = [row for row in (section("training") + section("inference")).splitlines() if row.startswith("|") and "](" in row]
     assert rows
     assert all(len(row.split("|")[3]) > 40 for row in rows)
 

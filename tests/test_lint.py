@@ -256,6 +256,7 @@ class TestBlocks:
             ("title: Peak memory\n", "", 1, "a chart without a title. Fix: add `title:`, what the chart shows"),
             ("mark: line\n", "", 1, "a chart without a mark. Fix: add `mark:`, one of line, bar, area"),
             ("mark: line", "mark: lin", 3, "there is no mark lin (did you mean line?). Fix: take one of line, bar, area"),
+            ("title:", "log: true\ntitle:", 6, "log: True names no axes. Fix: write [x], [y] or [x, y]"),
             ("title:", "logs: [x]\ntitle:", 6, "a chart has no logs (did you mean log?). Fix: take one of table, mark"),
             ("tiny:by-batch", "tiny:by-bach", 2, "unknown table: no table 'by-bach' in the records of tiny (did you mean by-batch?)"),
             ("tiny:by-batch", "tinny:by-batch", 2, "unknown table: no record of a notebook 'tinny' (did you mean tiny?)"),
@@ -322,6 +323,15 @@ class TestLinks:
         (repository.page.parent / "other.md").write_text("# Other\n")
         found = problems_of(repository, "See [the other](othr.md).")
         assert found == ["1: there is no othr.md (did you mean other.md?). Fix: correct the link"]
+
+    @pytest.mark.parametrize("level", ["##", "###"])
+    def test_a_section_without_an_anchor_of_its_own_is_named_with_one(self, repository, level):
+        assert problems_of(repository, f"Text.\n\n{level} What it does") == [
+            "3: this section has no anchor of its own: What it does. Fix: end the line with { #what-it-does }"
+        ]
+
+    def test_a_section_with_an_anchor_and_a_comment_in_code_pass(self, repository):
+        assert problems_of(repository, "## What it does { #what }\n\n#### Small\n\n`## no section`") == []
 
     def test_a_link_to_an_anchor_that_is_gone_is_named_with_the_nearest(self, repository):
         (repository.page.parent / "other.md").write_text("# Other\n\n## The trap { #dtype-trapp }\n")

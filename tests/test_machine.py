@@ -49,6 +49,7 @@ def cpu(monkeypatch):
     [
         ("Intel(R) Xeon(R) CPU @ 2.20GHz", "GenuineIntel", "6", "intel-xeon-4core", "Intel Xeon 4 cores"),
         ("AMD EPYC", "AuthenticAMD", "26", "epyc-zen5-4core", "AMD EPYC Zen5 4 cores"),
+        ("AMD EPYC", "AuthenticAMD", "25", "epyc-zen4-4core", "AMD EPYC Zen4 4 cores"),
         ("AMD EPYC 9654 96-Core Processor", "AuthenticAMD", "99", "epyc-9654-4core", "AMD EPYC 9654 4 cores"),
     ],
 )  # fmt: skip
@@ -57,6 +58,11 @@ def test_a_cpu_is_named_by_its_family_and_its_cores(cpu, name, vendor, family, e
     assert (here["name"], here["label"], here["cores"]) == (expected, label, 4)
     assert here["cpu_features"] == ["avx2", "avx512f", "avx512_bf16"]
     assert "gpu" not in here
+
+
+def test_zen_3_is_told_from_zen_4_of_the_same_family_by_its_instructions(cpu, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CPUINFO", CPUINFO.replace("avx512f", "sse").replace("avx512_bf16", "sse2"))
+    assert cpu("AMD EPYC", "AuthenticAMD", "25")["name"] == "epyc-zen3-4core"
 
 
 def test_a_gpu_names_the_machine(monkeypatch):

@@ -12,7 +12,7 @@ from pymdownx.superfences import SuperFencesException
 from evidence import pages, records
 from evidence.problems import Problem
 
-FENCES = ("table", "chart", "ledger", "machines")
+FENCES = ("table", "chart", "ledger", "changes", "machines")
 CHART = {
     "table": "tiny:by-batch",
     "mark": "line",
@@ -29,6 +29,13 @@ def render(text, page="index.md"):
     configs = {"evidence.pages": {"page": page}, "pymdownx.superfences": {"custom_fences": custom}}
     html = markdown.Markdown(extensions=extensions, extension_configs=configs).convert(text)
     return BeautifulSoup(html, "html.parser")
+
+
+def shown(element):
+    """What a reader sees of an element until he has chosen a machine."""
+    for hidden in element.select("[hidden]"):
+        hidden.extract()
+    return element.text
 
 
 def block(language, **keys):
@@ -59,10 +66,17 @@ def gpu(repository):
 
 class TestClaimInASentence:
     def test_it_shows_the_value_with_its_unit_and_is_marked_by_its_kind(self, repository):
-        button = render("It takes [[tiny:peak-memory]].").find("button")
+        page = render("It takes [[tiny:peak-memory]].")
+        button = page.find("button")
         assert button.text == "12.5\u00a0GiB"
         assert button["class"] == ["claim", "claim-traced"]
-        assert button["aria-label"] == "12.5\u00a0GiB, traced: where this figure comes from"
+        assert page.find(id=button["aria-describedby"]).text == "traced: where this figure comes from"
+
+    def test_its_unit_stands_apart_so_that_it_can_be_lighter(self, repository):
+        assert render("[[tiny:peak-memory]]").select_one("button small").text == "\u00a0GiB"
+        assert render("[[tiny:step-speed]]").select_one("button small").text == "x"
+        head = render(block("table", table="tiny:by-batch")).find_all("th")
+        assert [cell.small and cell.small.text for cell in head] == [None, ", GiB", ", GiB"]
 
     def test_it_opens_to_sentence_kind_bound_versions_date_code_and_record(self, repository):
         page = render("It takes [[tiny:peak-memory]].", "training/one-gpu.md")
@@ -97,6 +111,12 @@ class TestClaimInASentence:
         assert "The figures of this page come from these runs:" in foot.text and "Test machine" in foot.text
         assert not render("No figure.").select(".evidence-foot")
 
+    def test_a_page_says_under_its_title_how_old_the_oldest_of_its_runs_is(self, repository):
+        line = render("# Title\n\n[[tiny:peak-memory]]").find("h1").find_next_sibling()
+        assert line.text == f"Figures last verified {records.load(repository.record).date}"
+        assert line.find("a")["href"] == "#runs"
+        assert not render("# Title\n\nNo figure.").select(".verified")
+
     def test_a_page_with_headings_keeps_its_popovers(self, repository):
         assert render("# One\n\n## Two\n\n[[tiny:peak-memory]]\n\n## Three").select("[popover]")
 
@@ -104,7 +124,7 @@ class TestClaimInASentence:
         assert render("`[[tiny:peak-memory]]`").find("code").text == "[[tiny:peak-memory]]"
 
     def test_the_newest_value_of_a_gpu_comes_first(self, gpu):
-        assert render("[[tiny:step-speed]]").find("button").text == "7.5x"
+        assert shown(render("[[tiny:step-speed]]").find("button")) == "7.5x"
 
     def test_the_reader_of_a_sentence_about_a_cpu_or_a_gpu_sees_that_of_one(self, gpu):
         assert render("[[tiny:step-speed@cpu]]").find("button").text == "2.3x"
@@ -112,7 +132,7 @@ class TestClaimInASentence:
 
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
-        assert render("[[tiny:step-speed]]").find("button").text == "2.3x"
+        assert shown(render("[[tiny:step-speed]]").find("button")) == "2.3x"
 
     def test_without_a_record_of_a_gpu_it_says_so_and_shows_no_other_value(self, repository):
         button = render("[[tiny:step-speed@gpu]]").find("button")
@@ -121,7 +141,7 @@ class TestClaimInASentence:
     def test_a_machine_where_it_does_not_apply_says_why(self, repository):
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
         page = render("[[tiny:step-speed]]")
-        assert page.find("button").text == "2.3x"
+        assert shown(page.find("button")) == "2.3x"
         assert "does not apply, because this machine cannot on Other" in page.find(id="claim-tiny-step-speed").text
 
     def test_what_a_record_says_is_text_and_no_markup(self, repository):
@@ -179,6 +199,11 @@ class TestTable:
         assert caption.text.startswith("traced: Peak memory by batch size. torch 2.13.0, transformers 5.23.0, ")
         links = [link["href"] for link in caption.find_all("a")]
         assert links == ["../../notebooks/tiny/#table-by-batch", "../../results/tiny/test-machine.json"]
+
+    def test_a_written_one_scrolls_by_itself_and_its_empty_corner_is_no_heading(self, repository):
+        page = render("| | Speed |\n|---|---|\n| Plain | slow |")
+        assert page.select_one(".scroll > table")
+        assert [cell.name for cell in page.select("thead tr > *")] == ["td", "th"]
 
 
 class TestChart:

@@ -1,6 +1,8 @@
 """The built site: that it holds together, carries its evidence, asks nobody else, and fails to build when it should."""
 
+import base64
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -30,7 +32,9 @@ from evidence.records import KINDS
 ROOT = Path(__file__).parent.parent
 NOT_SOURCE = (".git", ".venv*", "site", "out", "dist", "__pycache__", ".*_cache", ".ipynb_checkpoints", "*.part")
 KILOBYTE = 1000
-NOTEBOOK_PAGE = 40 * KILOBYTE  # gzipped HTML
+# a first visit, by kind of page
+WEIGHTS = {"index.html": 75 * KILOBYTE, "notebooks/": 80 * KILOBYTE, "": 85 * KILOBYTE}
+HEADERS = 400  # bytes that come with each file
 SLOWER_THAN_PLAIN = 3  # times the CPU time of a plain Material site
 RELOAD = 3  # seconds, on an idle machine
 
@@ -43,17 +47,28 @@ class Site:
 
     @cached_property
     def pages(self):
-        """Every page as (its path below the site, parsed), without 404.html, which any folder may serve."""
-        found = [path for path in sorted(self.folder.rglob("*.html")) if path.name != "404.html"]
+        """Every page as (its path below the site, parsed), without what only leads on and 404.html, which any folder may serve."""
+        found = {name: page for name, page in self.html.items() if not page.select("[http-equiv=refresh]")}
         assert found, f"{self.folder}: no page, so nothing was checked"
+        del found["404.html"]
+        return found
+
+    @cached_property
+    def html(self):
         return {
-            path.relative_to(self.folder).as_posix(): BeautifulSoup(path.read_bytes(), "html.parser") for path in found
+            path.relative_to(self.folder).as_posix(): BeautifulSoup(path.read_bytes(), "html.parser")
+            for path in sorted(self.folder.rglob("*.html"))
         }
 
     @property
     def notebooks(self):
         """The pages of the notebooks, by the notebook's name."""
         return {name: self.pages[f"notebooks/{name}/index.html"] for name in notebooks.names()}
+
+    @cached_property
+    def ids(self):
+        """Of every page, {id: its element}."""
+        return {page: {element["id"]: element for element in soup.select("[id]")} for page, soup in self.pages.items()}
 
     def target(self, page, link):
         """The file that a page's relative link leads to, and the anchor in it."""
@@ -169,9 +184,10 @@ def alternative(element):
     return element.get("alt" if element.name == "img" else "aria-label", "").strip()
 
 
-def test_the_site_holds_no_template_and_no_source_of_a_page(site):
-    files = [path for path in site.folder.rglob("*") if path.suffix in (".j2", ".md", ".yml")]
-    assert files == []
+def test_the_site_holds_no_template_and_no_source_of_a_page(site, checkout):
+    assert not [path for path in site.folder.rglob("*") if path.suffix in (".j2", ".yml")]
+    sources = {path.read_bytes() for path in checkout.glob("docs/**/*.md")}
+    assert not [path for path in site.folder.rglob("*.md") if path.read_bytes() in sources]
 
 
 # Nobody else is asked, and the site works from any address
@@ -234,7 +250,7 @@ def test_every_figure_opens_to_its_kind_versions_date_code_and_record(site):
     problems = []
     for page, button in elements(site, "button.claim"):
         where = f"{page}: {button['popovertarget']}"
-        popover = site.pages[page].find(id=button["popovertarget"])
+        popover = site.ids[page].get(button["popovertarget"])
         if popover is None or not popover.has_attr("popover"):
             problems.append(f"{where} opens nothing")
         else:
@@ -252,7 +268,7 @@ def wrong_with(site, page, popover):
         (*site.target(page, link["href"]), link["href"]) for link in popover.select("a") if "//" not in link["href"]
     ]
     code = [anchor for path, anchor, _ in targets if path == site.folder / f"notebooks/{notebook}/index.html"]
-    if not code or site.notebooks[notebook].find(id=code[0]) is None or code[0] != f"claim-{name}":
+    if not code or code[0] not in site.ids[f"notebooks/{notebook}/index.html"] or code[0] != f"claim-{name}":
         yield "no link to the cell of the notebook that made it"
     stored = [path for path, _, link in targets if link.endswith(".json")]
     if not stored:
@@ -273,10 +289,14 @@ def wrong_with(site, page, popover):
 
 
 def test_no_popover_is_left_without_its_figure(site):
-    for page, popover in elements(site, "[popover]"):
-        assert site.pages[page].select(f"button[popovertarget={popover['id']}]"), (
-            f"{page}: nothing opens {popover['id']}"
-        )
+    opened = {(page, button["popovertarget"]) for page, button in elements(site, "button[popovertarget]")}
+    refuse(
+        [
+            f"{page}: nothing opens {box['id']}"
+            for page, box in elements(site, "[popover]")
+            if (page, box["id"]) not in opened
+        ]
+    )
 
 
 def test_a_page_with_figures_names_the_runs_that_they_come_from(site):
@@ -318,12 +338,125 @@ def test_a_notebook_page_reads_like_a_guide_without_prompts_in_the_margin(site):
         assert not page.select("[class*=jp-]"), f"{name}: the notebook interface is back"
 
 
-def test_a_notebook_page_is_light(site):
-    weights = {
-        name: len(gzip.compress((site.folder / f"notebooks/{name}/index.html").read_bytes(), 6))
-        for name in site.notebooks
-    }
-    refuse([f"{name}: {weight} bytes gzipped" for name, weight in weights.items() if weight > NOTEBOOK_PAGE])
+# Light
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_a_first_visit_is_light(site, kind):
+    """The page and what it loads by itself, compressed, without a notebook's figures. `make audit` weighs in a browser."""
+    weights = {page: weight(site, page) for page in site.pages if kind_of(page) == kind}
+    heaviest = max(weights, key=weights.get)
+    print(f"{heaviest}: {weights[heaviest] / KILOBYTE:.1f} KB")
+    refuse([f"{page}: {found} bytes" for page, found in weights.items() if found > WEIGHTS[kind]])
+
+
+def kind_of(page):
+    return next(kind for kind in WEIGHTS if page.startswith(kind))
+
+
+def weight(site, page):
+    loaded = site.pages[page].select("script[src]:not([type='text/plain']), link[rel=stylesheet], link[rel=icon]")
+    files = [site.target(page, element.get("src") or element["href"])[0] for element in loaded]
+    assert len(files) > 4, f"{page}: hardly a style or script was found"
+    return sum(len(gzip.compress(file.read_bytes(), 6)) + HEADERS for file in [site.folder / page, *files])
+
+
+def test_a_page_brings_no_script_of_the_theme_by_itself(site):
+    """It is for the search alone: docs/assets/shell.js runs it when somebody searches."""
+    scripts = elements(site, "script[src*='javascripts/']")
+    assert len(scripts) == len(site.pages)
+    refuse([f"{page}: runs {script['src']}" for page, script in scripts if script.get("type") != "text/plain"])
+
+
+def test_the_site_holds_no_source_map(site):
+    assert not list(site.folder.rglob("*.map"))
+
+
+# Nothing runs that the page does not name
+
+
+def directives(page):
+    policy = page.select_one("head > meta[http-equiv=Content-Security-Policy]")
+    return policy, dict(rule.strip().split(" ", 1) for rule in policy["content"].split(";")) if policy else {}
+
+
+def test_every_page_has_a_policy_before_anything_that_it_governs(site):
+    assert len(site.html) > len(site.pages)
+    for name, page in site.html.items():
+        policy, rules = directives(page)
+        assert policy is not None, f"{name}: no policy"
+        assert rules["default-src"] == "'none'", name
+        assert not policy.find_all_previous(["script", "style", "link"]), f"{name}: something stands before its policy"
+        assert "unsafe" not in policy["content"] and "http" not in policy["content"] and "*" not in policy["content"]
+
+
+def test_while_the_site_is_served_no_policy_stops_the_script_that_reloads_it(monkeypatch):
+    from evidence import site as hook
+
+    page = '<meta charset="utf-8">'
+    assert "Content-Security-Policy" in hook.on_post_page(page, page=None, config=None)
+    monkeypatch.setattr(hook, "serving", False)  # and as it was after the test
+    hook.on_startup(command="serve", dirty=False)
+    assert hook.on_post_page(page, page=None, config=None) == page
+
+
+@pytest.mark.parametrize("tag", ["script", "style"])
+def test_a_policy_names_every_script_and_style_inside_of_its_page_and_no_other(site, tag):
+    counted = 0
+    for name, page in site.html.items():
+        inside = [one for one in page.select(f"{tag}:not([src], [type='application/json'])")]
+        digests = {base64.b64encode(hashlib.sha256(one.string.encode()).digest()).decode() for one in inside}
+        named = set(re.findall(r"'sha256-([^']+)'", directives(page)[1].get(f"{tag}-src", "")))
+        assert digests == named, f"{name}: {inside}"
+        counted += len(inside)
+    assert counted or tag == "style", "no page holds a script, so nothing was checked"
+
+
+def test_no_element_carries_a_style_or_a_handler_which_no_policy_can_name(site):
+    carried = [
+        f"{name}: <{element.name} {attribute}=...>"
+        for name, page in site.html.items()
+        for element in page.find_all(True)
+        for attribute, value in element.attrs.items()
+        if attribute == "style" or attribute.startswith("on") or str(value).startswith("javascript:")
+    ]
+    refuse(carried)
+
+
+# Around a page
+
+
+def test_a_page_leads_to_those_before_and_after_it_and_to_its_source(site, checkout):
+    sources = notebook_or_page(checkout)
+    for number, name in enumerate(ordered(site)):
+        page = site.pages[name]
+        neighbours = page.select(".md-footer__link")
+        assert len(neighbours) == (number > 0) + (number < len(site.pages) - 1), name
+        assert page.select_one("a[rel=edit]")["href"].endswith(tuple(sources)), name
+
+
+def ordered(site):
+    return [site.target("", address)[0].relative_to(site.folder).as_posix() for address in nav_addresses()]
+
+
+def nav_addresses():
+    for named in map(Path, nav_pages(settings()["nav"])):
+        folder = named.parent if named.stem == "index" else named.with_suffix("")
+        yield f"{folder.as_posix()}/".removeprefix("./")
+
+
+def notebook_or_page(checkout):
+    found = [*checkout.glob("docs/**/*.md"), *checkout.glob("notebooks/*.py")]
+    return [f"/edit/main/{path.relative_to(checkout).as_posix()}" for path in found]
+
+
+def test_a_page_lists_its_sections_and_says_when_its_figures_were_verified(site):
+    for name, page in site.pages.items():
+        sections = [heading["id"] for heading in page.select("article :is(h2, h3)[id]")]
+        listed = [link["href"].lstrip("#") for link in page.select(".md-sidebar--secondary a, .contents a")]
+        assert sections and set(sections) <= set(listed), name
+        if page.select("button.claim"):
+            assert re.fullmatch(r"Figures last verified \d{4}-\d\d-\d\d", page.select_one(".verified").get_text()), name
 
 
 # The repository's address stands in one place
@@ -403,10 +536,8 @@ def test_a_mistake_fails_the_build_and_the_message_names_the_page(checkout, tmp_
 def plain_site(checkout, folder):
     """The same pages with the same theme, and nothing of ours: no hook, no records, notebooks as Markdown without outputs."""
     ours = settings()
-    without = {"evidence.pages", "pymdownx.superfences"}
-    extensions = [
-        one for one in ours["markdown_extensions"] if not {one if isinstance(one, str) else next(iter(one))} & without
-    ]
+    named = [(one if isinstance(one, str) else next(iter(one)), one) for one in ours["markdown_extensions"]]
+    extensions = [one for name, one in named if not name.startswith(("evidence.", "pymdownx.superfences"))]
     plain = {
         "site_name": "Plain",
         "theme": {key: value for key, value in ours["theme"].items() if key != "custom_dir"},
@@ -428,10 +559,10 @@ def plain_site(checkout, folder):
 
 
 def test_a_cold_build_takes_at_most_three_times_that_of_a_plain_site(checkout, tmp_path):
-    """CPU time, interleaved, the least of three: a loaded machine slows both."""
+    """CPU time, interleaved, the lesser of two: a loaded machine slows both."""
     plain = plain_site(checkout, tmp_path / "plain")
     ours, theirs = [], []
-    for number in range(3):
+    for number in range(2):
         ours.append(build(tmp_path / f"ours{number}", checkout))
         theirs.append(build(tmp_path / f"theirs{number}", plain))
     assert {built.returncode for built in ours + theirs} == {0}, theirs[0].log
@@ -446,10 +577,11 @@ def test_an_edit_shows_in_seconds_while_the_site_is_served(checkout, tmp_path):
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     address, log = f"http://127.0.0.1:{port}/contribute/", tmp_path / "log"
-    page = checkout / "docs" / "contribute.md"
+    page, snippet = checkout / "docs" / "contribute.md", checkout / "snippets" / "contribute" / "notes.txt"
+    command = re.search(r"-m (mkdocs serve .*) --dev-addr", (checkout / "Makefile").read_text())[1].split()
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
+            [sys.executable, "-m", *command, "--dev-addr", f"127.0.0.1:{port}"],
             cwd=checkout,
             env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(checkout)},
             stdout=output,
@@ -461,10 +593,13 @@ def test_an_edit_shows_in_seconds_while_the_site_is_served(checkout, tmp_path):
         assert start, f"no page after 60 s\n{log.read_text()}"
         page.write_text(page.read_text(encoding="utf-8") + "\nA sentence nobody wrote before.\n", encoding="utf-8")
         elapsed = seconds_until(address, "A sentence nobody wrote before.", 10)
+        snippet.write_text("Words of a snippet.\n", encoding="utf-8")
+        included = seconds_until(address, "Words of a snippet.", 60)
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
     print(f"started in {start:.1f} s, reloaded in {elapsed or 0:.1f} s")
+    assert included, f"the edit of a snippet did not show\n{log.read_text()}"
     assert elapsed, f"the edit did not show within 10 s; the start took {start:.1f} s\n{log.read_text()}"
     # A start takes about as long as the bar on an idle machine, and longer on a loaded one.
     assert elapsed < max(RELOAD, start), f"the edit showed after {elapsed:.1f} s; the start took {start:.1f} s"

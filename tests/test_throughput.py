@@ -207,6 +207,20 @@ def test_pinning_without_an_accelerator_warns():
     assert error("pin_memory") in warned(lambda: list(DataLoader(range(4), pin_memory=True)))
 
 
+# Tokenising
+
+
+def test_the_file_of_ids_holds_every_text_and_its_rows_train_a_model(run_snippet):
+    defined, printed = run_snippet("throughput/tokenise.py")
+    rows, texts, tokenizer = defined["rows"], defined["texts"], defined["tokenizer"]
+    assert printed.startswith(f"{len(texts):,} texts, {len(rows.ids):,} tokens")
+    assert tokenizer.decode(rows.ids.tolist()).split("<end>")[:-1] == texts
+    assert rows[3]["input_ids"].tolist() == rows.ids[3 * 128 : 4 * 128].tolist()
+    assert len(rows) == len(rows.ids) // 128
+    row = {name: ids[None] for name, ids in rows[0].items()}
+    assert loss(llama(vocab_size=tokenizer.vocab_size), **row) > 0
+
+
 # Padding, grouping, padding-free
 
 
@@ -252,9 +266,11 @@ def test_padding_free_gives_the_loss_of_the_padded_batch_and_of_the_sequences_al
 
 
 def test_flex_attention_isolates_by_the_same_positions():
+    """Without code generation, of which the mask knows nothing: half a minute of the C++ compiler."""
     model, alone = llama(attn_implementation="flex_attention"), loss_alone(llama())
-    assert loss(model, **flattened(), use_cache=False) == pytest.approx(alone, rel=1e-5)
-    assert abs(loss(model, **flattened(), use_cache=True) - alone) > 1e-4
+    with torch.compiler.set_stance("force_eager"):
+        assert loss(model, **flattened(), use_cache=False) == pytest.approx(alone, rel=1e-5)
+        assert abs(loss(model, **flattened(), use_cache=True) - alone) > 1e-4
 
 
 def test_gradients_are_the_same_too():

@@ -1,13 +1,11 @@
-// What Material leaves to a screen reader or keyboard user to guess.
+// What scrolls must be reachable by keyboard. What cannot scroll must not: it would be one more stop on the way.
 {
-  const name = (selector, label) => document.querySelectorAll(selector).forEach((element, n) => { element.ariaLabel ||= `${label} ${n + 1}` })
-  const reachable = () => document.querySelectorAll(".md-typeset__scrollwrap, .highlight code").forEach(element => {
+  const reachable = () => document.querySelectorAll(".scroll, .highlight code").forEach(element => {
     if (element.scrollWidth > element.clientWidth) element.tabIndex = 0
+    else element.removeAttribute("tabindex")
   })
-  addEventListener("load", () => {
-    name("nav.md-code__nav", "Code")
-    name(".md-search[role=dialog]", "Search")
-    reachable()
-  })
+  addEventListener("load", reachable)
+  addEventListener("resize", reachable)
   document.addEventListener("toggle", reachable, true) // what an opened <details> holds had no width before
+  document.getElementById("machine")?.addEventListener("change", reachable)
 }

@@ -1,0 +1,57 @@
+// Reading a page: copy a block of code, see in the contents where one is, find the words that one searched for.
+{
+  document.querySelectorAll("article .highlight > pre").forEach(block => {
+    if (block.closest(".nb-output")) return
+    const button = Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" })
+    button.addEventListener("click", async () => {
+      const code = block.querySelector("code").cloneNode(true)
+      code.querySelectorAll(".note").forEach(mark => mark.remove())
+      try { await navigator.clipboard.writeText(code.textContent); button.textContent = "Copied" } catch { button.textContent = "Not allowed" }
+      setTimeout(() => { button.textContent = "Copy" }, 2000)
+    })
+    block.append(button)
+  })
+
+  const links = new Map([...document.querySelectorAll(".md-sidebar--secondary a[href^='#']")].map(link => [link.hash.slice(1), link]))
+  const headings = [...document.querySelectorAll("article :is(h2, h3, h4)[id]")].filter(heading => links.has(heading.id))
+  let current
+  const follow = () => {
+    const passed = headings.findLast(heading => heading.getBoundingClientRect().top < innerHeight / 4)
+    const link = links.get(passed?.id)
+    if (link === current) return
+    current?.classList.remove("md-nav__link--active")
+    link?.classList.add("md-nav__link--active")
+    const box = link?.closest(".md-sidebar__scrollwrap")
+    if (box) box.scrollTop = link.offsetTop - box.clientHeight / 2
+    current = link
+  }
+  let waiting = false
+  addEventListener("scroll", () => {
+    if (waiting) return
+    waiting = true
+    requestAnimationFrame(() => { waiting = false; follow() })
+  }, { passive: true })
+  follow()
+
+  // Material's search hands them on in ?h=. Its own marks would need the whole index again.
+  const words = new URLSearchParams(location.search).get("h")?.match(/[\p{L}\p{N}_.]+/gu)
+  if (words && CSS.highlights) {
+    const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(${words.map(word => word.replaceAll(".", "\\.")).join("|")})`, "giu")
+    const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT), found = new Highlight()
+    while (texts.nextNode()) for (const { index, 0: word } of texts.currentNode.data.matchAll(pattern)) {
+      const at = texts.currentNode
+      found.add(new StaticRange({ startContainer: at, startOffset: index, endContainer: at, endOffset: index + word.length }))
+    }
+    CSS.highlights.set("found", found)
+  }
+
+  const markdown = document.getElementById("as-markdown")
+  markdown?.addEventListener("click", async event => {
+    event.preventDefault()
+    try {
+      const text = fetch(markdown.href).then(answer => answer.ok ? answer.blob() : Promise.reject()).then(blob => new Blob([blob], { type: "text/plain" }))
+      await navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]) // a promise: Safari forgets the click while it waits
+      markdown.title = "Copied"
+    } catch { location = markdown.href }
+  })
+}

@@ -1,0 +1,537 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Training on a CPU
+#
+# How long does a training take on *this* CPU, and what makes it faster? Everything here runs on the processor, also on a
+# machine with a GPU. Times are CPU times of one thread, variants run in turn, and the fastest repeat counts. Where the
+# CPU lacks an instruction set, or a library is missing, the notebook says so and goes on.
+
+# %%
+# Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("evidence") is None:
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
+    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+
+# %%
+# And two packages for LoRA and for 8-bit AdamW, if they are missing.
+needs = {"peft": "peft==0.21.2", "bitsandbytes": "bitsandbytes==0.50.2"}
+missing = [needed for name, needed in needs.items() if importlib.util.find_spec(name) is None]
+if missing:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *missing], check=True)
+
+# %%
+import gc
+import json
+import logging
+import platform
+import random
+import resource
+import sysconfig
+import tempfile
+import time
+import warnings
+from ctypes.util import find_library
+from pathlib import Path
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU, where there is one, stays out of it
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # an empty cache: every run compiles anew
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+logging.disable(logging.WARNING)  # the packages below say at import what they do without
+warnings.simplefilter("ignore")
+
+import bitsandbytes
+import psutil
+from peft import LoraConfig, get_peft_model
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertForQuestionAnswering, LlamaConfig, LlamaForCausalLM, set_seed
+from transformers.optimization import Adafactor
+
+from evidence.claims import claim, start, table
+from evidence.machine import describe
+from evidence.measure import interleaved, one_thread
+from evidence.trace import Tracker, fake
+
+set_matplotlib_formats("svg")
+plt.rcParams["svg.hashsalt"] = "cpu_training"  # the same figure at every run
+start("cpu_training")
+one_thread()
+
+# %% [markdown]
+# ## What this CPU has
+#
+# Three instruction sets multiply matrices of 16-bit numbers: AMX, AVX512-BF16 (Intel, AMD) and the BF16 extension of Arm.
+
+# %%
+def bf16_instructions():
+    """The best instruction set for bf16 of this CPU, or None."""
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:  # not Linux
+        words = []
+    return next((name for name in ("amx_bf16", "avx512_bf16", "bf16") if name in words), None)
+
+
+FAST = bf16_instructions()
+X86 = platform.machine() in ("x86_64", "AMD64")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+NO_BF16 = "this CPU has no instructions for bf16"
+print(f"bf16 by {FAST}" if FAST else f"{NO_BF16}: what follows runs, slowly, in bf16")
+print(f"{CORES} cores, vector instructions that PyTorch uses: {torch.backends.cpu.get_cpu_capability()}")
+
+# %% [markdown]
+# ## How many FLOP/s?
+#
+# One large matrix product, on one thread. No training step is faster than that.
+
+# %%
+def product(dtype, size=1536):
+    a, b = torch.randn(size, size, dtype=dtype), torch.randn(size, size, dtype=dtype)
+    return lambda: a @ b
+
+
+timings = interleaved({dtype: product(dtype) for dtype in (torch.float32, torch.bfloat16)}, repeats=4)
+flops = {dtype: 2 * 1536**3 / timing.best for dtype, timing in timings.items()}
+claim("product-fp32", "FLOP/s of one thread in a matrix product of 1,536 x 1,536, fp32",
+      flops[torch.float32] / 1e9, "GFLOP/s", kind="measured", at_least=10, at_most=1000, spread=timings[torch.float32].spread)
+claim("product-bf16", "FLOP/s of one thread in a matrix product of 1,536 x 1,536, bf16",
+      flops[torch.bfloat16] / 1e9 if FAST else None, "GFLOP/s", kind="measured", at_least=30, at_most=10_000, because=NO_BF16)
+
+# %% [markdown]
+# ## Does it make sense? BERT-base on SQuAD
+#
+# 6 x parameters x tokens is the work of a training in FLOPs: per parameter and token, 2 forward and 4 backward. SQuAD has 87,599
+# training questions; two epochs at 384 tokens.
+
+# %%
+bert = BertConfig(num_labels=2)
+with fake():
+    model = BertForQuestionAnswering._from_config(bert, attn_implementation="eager")  # the counter knows its operators
+    with FlopCounterMode(display=False) as counter:
+        answer = torch.zeros(1, dtype=torch.long)
+        model(input_ids=torch.zeros(1, 384, dtype=torch.long), start_positions=answer, end_positions=answer).loss.backward()
+parameters, counted = sum(p.numel() for p in model.parameters()), counter.get_total_flops()
+tokens = 87_599 * 2 * 384
+squad = 6 * parameters * tokens
+claim("squad-questions", "Questions in the training set of SQuAD 1.1", 87_599, kind="cited", source="https://huggingface.co/datasets/rajpurkar/squad")
+claim("squad-flops", f"6 x parameters x tokens of BERT-base ({parameters / 1e6:.0f}M) on SQuAD, two epochs at 384 tokens",
+      squad / 1e16, "x 10¹⁶ FLOPs", kind="derived", at_least=4.2, at_most=4.6)
+claim("squad-counted", "FLOPs of a training step of BERT-base at 384 tokens, counted, against 6 x parameters x tokens",
+      counted / (6 * parameters * 384), "x", kind="traced", at_least=0.8, at_most=1)
+claim("squad-at-1-tflops", "Hours for BERT-base on SQuAD at 1 TFLOP/s, by 6 x parameters x tokens",
+      squad / 1e12 / 3600, "h", kind="derived", at_least=11, at_most=13)
+
+# %% [markdown]
+# And the real thing: training steps of BERT-base on one row of 384 tokens, on one thread. The optimizer's step is left out:
+# with 16 rows or so per step it weighs little.
+
+# %%
+set_seed(0)
+model = BertForQuestionAnswering(bert)
+row = torch.randint(0, 30_000, (1, 384))
+
+
+def bert_step(bf16, tokens=384):
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = model(input_ids=row[:, :tokens], start_positions=torch.tensor([3]), end_positions=torch.tensor([9])).loss
+        loss.backward()  # the gradients of the next row are added
+
+    return step
+
+
+precisions = {"fp32": False} | ({"bf16": True} if FAST else {})
+for bf16 in precisions.values():
+    bert_step(bf16, tokens=32)()  # a short warm-up
+timings = interleaved({name: bert_step(bf16) for name, bf16 in precisions.items()}, repeats=1, warmup=0)
+hours = {name: timing.best * 87_599 * 2 / 3600 for name, timing in timings.items()}
+reached = 6 * parameters * 384 / timings["fp32"].best
+claim("squad-hours-fp32", "Hours on one core for BERT-base on SQuAD in fp32: the time of a row of 384 tokens, forward and backward, times 2 x 87,599",
+      hours["fp32"], "h", kind="measured", at_least=10, at_most=1500)
+claim("squad-hours-bf16", "Hours on one core for BERT-base on SQuAD under bf16 autocast, the same way",
+      hours.get("bf16"), "h", kind="measured", at_least=1, at_most=700, because=NO_BF16)
+claim("bert-reached", "FLOP/s of one thread in a training step of BERT-base against a large matrix product, both fp32",
+      100 * reached / flops[torch.float32], "%", kind="measured", at_least=30, at_most=130)
+model = None  # frees its memory
+gc.collect()
+
+# %% [markdown]
+# ## The methods, one by one
+#
+# A Llama of 2 layers and hidden size 384, on 8 rows of 64 tokens: the time of a step against fp32 with fused AdamW, and
+# the peak of all tensors that are alive during a step.
+
+# %%
+config = LlamaConfig(hidden_size=384, intermediate_size=1024, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=6,
+                     vocab_size=1024, max_position_embeddings=64, use_cache=False, bos_token_id=None, eos_token_id=None)
+ids = torch.randint(0, 1024, (8, 64), generator=torch.Generator().manual_seed(0))
+
+
+def fused_adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+
+
+class Step:
+    """A training step of one method; calling it trains once."""
+
+    def __init__(self, bf16=False, dtype=torch.float32, optimizer=fused_adamw, lora=False, checkpointing=False, pieces=1,
+                 prepare=lambda model: model):
+        set_seed(0)
+        model = LlamaForCausalLM._from_config(config, dtype=dtype, attn_implementation="sdpa")
+        if lora:
+            model = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear"))
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        self.model, self.bf16, self.pieces = prepare(model.train()), bf16, pieces
+        self.optimizer = optimizer([p for p in model.parameters() if p.requires_grad])
+
+    def __call__(self):
+        for piece in ids.chunk(self.pieces):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+                loss = self.model(input_ids=piece, labels=piece).loss / self.pieces
+            loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def adamw_8bit(parameters):
+    return bitsandbytes.optim.AdamW8bit(parameters, lr=1e-4)
+
+
+METHODS = {
+    "fp32": {}, "bf16 autocast": {"bf16": True}, "pure bf16": {"dtype": torch.bfloat16},
+    "LoRA, fp32": {"lora": True}, "LoRA, bf16 autocast": {"lora": True, "bf16": True},
+    "checkpointing": {"checkpointing": True}, "accumulation, 8 x 1 row": {"pieces": 8},
+    "AdamW, foreach": {"optimizer": lambda parameters: torch.optim.AdamW(parameters, lr=1e-4, foreach=True)},
+    "Adafactor": {"optimizer": lambda parameters: Adafactor(parameters, lr=1e-4, relative_step=False, scale_parameter=False)},
+    "SGD": {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=1e-2)},
+    "8-bit AdamW": {"optimizer": adamw_8bit},
+}
+steps = {name: Step(**method) for name, method in METHODS.items()}
+size = sum(p.numel() for p in steps["fp32"].model.parameters()) / 1e6
+timings = interleaved(steps, repeats=3)
+peaks = {}
+for name, step in steps.items():
+    with Tracker(step.model, step.optimizer, ids) as tracker:
+        step()
+    peaks[name] = tracker.peak / 2**20
+rows = [{"method": name, "speed": timings["fp32"].best / timings[name].best, "time": 1e3 * timings[name].best, "peak": peaks[name],
+         "saved": 100 * (1 - peaks[name] / peaks["fp32"])} for name in METHODS]
+table("methods", f"A training step of a Llama with {size:.1f}M parameters, 8 x 64 tokens, one thread",
+      {"method": "Method", "time": "CPU time of a step, ms", "speed": "Speed against fp32, x", "peak": "Peak of all tensors, MiB", "saved": "Below fp32, %"},
+      rows, kind="measured")
+
+# %%
+WHAT = "Llama of 2 layers, hidden size 384, 8 x 64 tokens, one thread"
+
+
+def speed_claim(name, method, text, at_least, at_most, against="fp32", needs_bf16=False):
+    value = timings[against].best / timings[method].best
+    claim(name, f"Speed of a training step {text}, {WHAT}", None if needs_bf16 and not FAST else value, "x", kind="measured",
+          at_least=at_least, at_most=at_most, spread=timings[method].spread, because=NO_BF16)
+
+
+def peak_claim(name, method, text, at_least, at_most):
+    claim(name, f"What {text} saves of the peak of all tensors, the same step", 100 * (1 - peaks[method] / peaks["fp32"]), "%", kind="measured",
+          at_least=at_least, at_most=at_most)
+
+
+speed_claim("autocast-speed", "bf16 autocast", "under bf16 autocast against fp32", 1.1, 16, needs_bf16=True)
+speed_claim("pure-bf16-speed", "pure bf16", "with bf16 weights against fp32", 1.1, 16, needs_bf16=True)
+speed_claim("lora-speed", "LoRA, fp32", "with LoRA of rank 8 against full fine-tuning, fp32", 0.95, 1.8)
+speed_claim("lora-bf16-speed", "LoRA, bf16 autocast", "with LoRA of rank 8 under bf16 autocast against full fine-tuning in fp32", 1.1, 16, needs_bf16=True)
+speed_claim("checkpointing-speed", "checkpointing", "with activation checkpointing against without, fp32", 0.6, 0.95)
+speed_claim("accumulation-speed", "accumulation, 8 x 1 row", "in 8 micro-batches of one row against one of 8, fp32", 0.4, 1.1)
+speed_claim("foreach-speed", "AdamW, foreach", "with foreach AdamW against fused AdamW, fp32", 0.5, 1.1)
+speed_claim("adafactor-speed", "Adafactor", "with Adafactor against fused AdamW, fp32", 0.4, 1.1)
+speed_claim("sgd-speed", "SGD", "with SGD without momentum against fused AdamW, fp32", 0.85, 1.4)
+speed_claim("bnb-speed", "8-bit AdamW", "with bitsandbytes' 8-bit AdamW against fused AdamW, fp32", 0.2, 1.05)
+peak_claim("autocast-peak", "bf16 autocast", "bf16 autocast", -20, 30)
+peak_claim("pure-bf16-peak", "pure bf16", "training with bf16 weights", 40, 60)
+peak_claim("lora-peak", "LoRA, fp32", "LoRA of rank 8 in fp32", 20, 70)
+peak_claim("checkpointing-peak", "checkpointing", "activation checkpointing", 5, 60)
+peak_claim("accumulation-peak", "accumulation, 8 x 1 row", "accumulation over 8 micro-batches", 10, 60)
+peak_claim("adafactor-peak", "Adafactor", "Adafactor", 5, 50)
+peak_claim("sgd-peak", "SGD", "SGD without momentum", 10, 50)
+peak_claim("bnb-peak", "8-bit AdamW", "bitsandbytes' 8-bit AdamW", 5, 50)
+
+figure, axes = plt.subplots(figsize=(7, 3.6))
+axes.barh([row["method"] for row in rows][::-1], [row["speed"] for row in rows][::-1], color="#0072b2")
+axes.axvline(1, color="#d55e00", lw=1)
+axes.set(xlabel="speed against fp32 with fused AdamW, x")
+figure.tight_layout()
+plt.show()
+del steps, step, tracker
+gc.collect()
+
+# %% [markdown]
+# ## The loss in bf16
+#
+# A small byte-level Llama learns from Python's own standard library, three times from the same start with the same
+# batches. The loss is that of the last ten steps.
+
+# %%
+text = torch.tensor(list(b"".join(path.read_bytes() for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("[a-f]*.py")))))
+byte_level = LlamaConfig(hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                         vocab_size=256, max_position_embeddings=64, use_cache=False, bos_token_id=None, eos_token_id=None)
+
+
+def trained(seed, bf16=False, dtype=torch.float32, steps=40):
+    set_seed(seed)
+    model = LlamaForCausalLM(byte_level).to(dtype)
+    optimizer, draw, losses = torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True), random.Random(seed), []
+    for _ in range(steps):
+        starts = [draw.randrange(len(text) - 64) for _ in range(8)]
+        batch = torch.stack([text[first : first + 64] for first in starts])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = model(input_ids=batch, labels=batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return sum(losses[-10:]) / 10
+
+
+losses = [{"seed": seed, "fp32": trained(seed), "autocast": trained(seed, bf16=True), "pure": trained(seed, dtype=torch.bfloat16)} for seed in (0, 1)]
+table("loss", "Training loss after 40 steps of a byte-level Llama, nats per byte",
+      {"seed": "Seed", "fp32": "fp32", "autocast": "bf16 autocast", "pure": "Pure bf16"}, losses, kind="measured")
+for name, words in (("autocast", "bf16 autocast"), ("pure", "bf16 weights")):
+    claim(f"{name}-loss", f"Training loss with {words} above that in fp32 after 40 steps of a byte-level Llama, the mean of two seeds",
+          sum(row[name] - row["fp32"] for row in losses) / 2, "nats per byte", kind="measured", at_least=-0.1, at_most=0.1 if name == "autocast" else 0.3)
+
+# %% [markdown]
+# ## Compiled
+#
+# The layers are compiled, one graph for both. The first step pays for it, in this process and in the C++ compiler. Compiled fp32
+# is in the notebook on throughput; this is bf16 autocast, where the CPU has it, and fp32 elsewhere.
+
+# %%
+def cpu_seconds(call):
+    """CPU time of this process and of the compilers that it starts."""
+    def now():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+    started = now()
+    call()
+    return now() - started
+
+
+def compile_layers(model):
+    for layer in model.model.layers:
+        layer.compile()
+    return model
+
+
+precision = "bf16 autocast" if FAST else "fp32"
+compiled = {"eager": Step(bf16=bool(FAST)), "compiled": Step(bf16=bool(FAST), prepare=compile_layers)}
+first = cpu_seconds(compiled["compiled"])
+timings = interleaved(compiled, repeats=5)
+eager, fast = timings["eager"].best, timings["compiled"].best
+claim("compile-speed", f"Speed of a compiled training step against an eager one, {precision}, {WHAT}",
+      eager / fast, "x", kind="measured", at_least=0.85, at_most=2.5, spread=timings["compiled"].spread)
+claim("compile-first", f"CPU time that the first compiled step takes longer, one layer compiled, {precision}",
+      first - eager, "s", kind="measured", at_least=2, at_most=200)
+claim("compile-break-even", f"Steps of {1e3 * eager:.0f} ms until compiling has paid for itself, {precision}",
+      (first - eager) / (eager - fast) if fast < eager else None, "steps", kind="measured", at_least=20, at_most=1e6,
+      because="the compiled step is not faster here")
+del compiled
+gc.collect()
+
+# %% [markdown]
+# ## A CPU without bf16 instructions, on one that has them
+#
+# `ONEDNN_MAX_CPU_ISA=AVX512_CORE` forbids oneDNN the bf16 instructions, so that it converts to fp32 and back, as it
+# does on a CPU that has AVX-512 and no bf16. The variable counts at the start of a process: hence a program of its own,
+# with two Transformer layers. The same program serves for the allocators.
+
+# %%
+program = Path(tempfile.mkdtemp()) / "step.py"
+program.write_text('''
+import json, sys, time
+import torch
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+layer = torch.nn.TransformerEncoderLayer(384, 6, 1536, dropout=0.0, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, 2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+x = torch.randn(8, 64, 384)
+best = {}
+for name in sys.argv[2:]:
+    for _ in range(int(sys.argv[1])):
+        started = time.process_time()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "bf16"):
+            loss = model(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        best[name] = min(time.process_time() - started, best.get(name, 1e9))
+print(json.dumps(best))
+''')
+
+
+def child(repeats, *precisions, **environment):
+    """Seconds of the fastest step in each precision, of a process with these variables."""
+    run = subprocess.run([sys.executable, program, str(repeats), *precisions], env={**os.environ, **environment},
+                         capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+usual = child(5, "fp32", "bf16")
+limited = child(3, "bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE") if X86 else None
+NO_X86 = "oneDNN's limit is for x86"
+claim("limited-slower", "Time of a training step under bf16 autocast against fp32, oneDNN limited to AVX-512 without bf16, two Transformer layers of width 384, one thread",
+      limited["bf16"] / usual["fp32"] if X86 else None, "x", kind="measured", at_least=1.2, at_most=30, because=NO_X86)
+claim("limited-against-native", "Time of a training step under bf16 autocast, oneDNN limited to AVX-512 without bf16, against no limit",
+      limited["bf16"] / usual["bf16"] if X86 and FAST else None, "x", kind="measured", at_least=1.5, at_most=60, because=NO_X86 if not X86 else NO_BF16)
+no_amx = child(6, "bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16") if FAST == "amx_bf16" else None
+claim("amx-speed", "Speed of a training step under bf16 autocast with AMX against AVX512-BF16 alone, the same layers",
+      no_amx and no_amx["bf16"] / usual["bf16"], "x", kind="measured", at_least=0.9, at_most=16, because="this CPU has no AMX")
+
+# %% [markdown]
+# ## Allocators
+#
+# The same program, with another `malloc`.
+
+# %%
+LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
+print(LIBRARIES)
+fastest = {name: child(5, "fp32", "bf16", LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
+for name, library in LIBRARIES.items():
+    for precision in ("fp32", "bf16"):
+        here = name in fastest and (precision == "fp32" or FAST)
+        claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
+              usual[precision] / fastest[name][precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
+              because=f"{name} is not installed here" if not library else NO_BF16)
+
+# %% [markdown]
+# ## Threads
+#
+# Wall time, since threads work at the same time. Where other programs use these cores meanwhile, threads wait for each
+# other, and the figures say nothing about the CPU: then there is none.
+
+# %%
+def wall(threads, step):
+    torch.set_num_threads(threads)
+    started = time.perf_counter()
+    step()
+    elapsed = time.perf_counter() - started
+    one_thread()
+    return elapsed
+
+
+def machine_seconds():
+    """CPU time that somebody got on this machine: user, system, and what a hypervisor took away."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + getattr(times, "steal", 0)
+
+
+work = {"training": Step(), "small": Step(pieces=8)}
+counts = {"one": 1, "cores": CORES, "twice": 2 * CORES}
+best = {}
+before, started = machine_seconds() - time.process_time(), time.perf_counter()
+for _ in range(3):
+    for name, count in (("training", "one"), ("training", "cores"), ("training", "twice"), ("small", "one"), ("small", "cores")):
+        best[name, count] = min(wall(counts[count], work[name]), best.get((name, count), 1e9))
+others = (machine_seconds() - time.process_time() - before) / (time.perf_counter() - started)
+print(f"other programs used {others:.2f} cores meanwhile")
+WHY = "this machine has one core" if CORES == 1 else "other programs used its cores meanwhile" if others > 0.15 * CORES else None
+claim("threads-speed", f"Speed of a training step on all {CORES} cores against one, 8 x 64 tokens in one batch, wall time",
+      None if WHY else best["training", "one"] / best["training", "cores"], "x", kind="measured", at_least=0.9, at_most=1.1 * CORES, because=WHY)
+claim("threads-small", f"Speed of a training step on all {CORES} cores against one, 8 micro-batches of 64 tokens, wall time",
+      None if WHY else best["small", "one"] / best["small", "cores"], "x", kind="measured", at_least=0.5, at_most=1.1 * CORES, because=WHY)
+claim("threads-too-many", f"Speed of a training step with {2 * CORES} threads on {CORES} cores against {CORES} threads, wall time",
+      None if WHY else best["training", "cores"] / best["training", "twice"], "x", kind="measured", at_least=0.01, at_most=1.1, because=WHY)
+
+# %% [markdown]
+# ## Attention
+#
+# Forward and backward of attention alone, 6 heads of size 64, causal. The flash kernel never holds the matrix of scores.
+
+# %%
+def attention(length, backend):
+    q, k, v = (torch.randn(1, 6, length, 64, requires_grad=True) for _ in range(3))
+
+    def step():
+        with sdpa_kernel(backend):
+            scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+
+    return step
+
+
+kernels = {"flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}
+rows = []
+for length in (256, 2048):
+    timings = interleaved({name: attention(length, kernel) for name, kernel in kernels.items()}, repeats=3)
+    peak = {}
+    for name, kernel in kernels.items():
+        with Tracker(torch.nn.Identity(), torch.optim.SGD([torch.zeros(1)])) as tracker:
+            attention(length, kernel)()
+        peak[name] = tracker.peak / 2**20
+    rows.append({"length": length, "speed": timings["math"].best / timings["flash"].best, "flash": peak["flash"], "math": peak["math"]})
+table("attention", "Attention forward and backward, 6 heads of size 64, causal, fp32, one thread",
+      {"length": "Tokens", "speed": "Speed of flash against math, x", "flash": "Peak with flash, MiB", "math": "Peak with math, MiB"}, rows, kind="measured")
+claim("flash-speed", "Speed of attention, forward and backward, by the CPU's flash kernel against the math kernel, 6 heads, causal, 2,048 tokens, fp32",
+      rows[-1]["speed"], "x", kind="measured", at_least=0.9, at_most=20)
+claim("flash-memory", "Peak memory of it, the math kernel against flash, 2,048 tokens",
+      rows[-1]["math"] / rows[-1]["flash"], "x", kind="measured", at_least=5, at_most=100)
+
+# %% [markdown]
+# ## Denormals
+#
+# Numbers below 1.2e-38 have fewer digits, and some CPUs compute with them in microcode. Adam's first moment of a parameter without
+# gradient shrinks by a tenth per step, and gets there after some hundred steps: rows of an embedding whose tokens are
+# rare. Here all of them are: the worst case.
+
+# %%
+weights = torch.nn.Parameter(torch.ones(2_000_000))
+weights.grad = torch.zeros_like(weights)
+optimizer = torch.optim.AdamW([weights], lr=1e-4, fused=True)
+optimizer.step()
+
+
+def adamw_step(first_moment, flush=False):
+    def step():
+        torch.set_flush_denormal(flush)
+        optimizer.state[weights]["exp_avg"].fill_(first_moment)
+        optimizer.step()
+        torch.set_flush_denormal(False)
+
+    return step
+
+
+timings = interleaved({"normal": adamw_step(1e-20), "denormal": adamw_step(1e-40), "flushed": adamw_step(1e-40, True)}, repeats=7)
+claim("denormal-slower", "Time of fused AdamW's step when every first moment is a denormal, against normal numbers",
+      timings["denormal"].best / timings["normal"].best, "x", kind="measured", at_least=0.9, at_most=200, spread=timings["denormal"].spread)
+claim("denormal-flushed", "Speed of that step after torch.set_flush_denormal(True)",
+      timings["denormal"].best / timings["flushed"].best if torch.set_flush_denormal(False) else None, "x", kind="measured", at_least=0.9, at_most=200,
+      because="this CPU cannot flush denormals")
+
+# %%
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(f"CPU time {sum(u.ru_utime + u.ru_stime for u in used):.0f} s, peak memory {used[0].ru_maxrss / 2**20:.1f} GiB; {describe()['label']}")

@@ -1,0 +1,25 @@
+"""Quantises weights while a checkpoint loads: torchao int8, or bitsandbytes nf4."""
+import torch
+from torchao.quantization import Int8WeightOnlyConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, TorchAoConfig
+
+config = LlamaConfig(
+    vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2,
+    bos_token_id=None, eos_token_id=None, pad_token_id=0,
+)
+AutoModelForCausalLM.from_config(config).save_pretrained("checkpoint")
+prompt = torch.randint(1, 1000, (1, 32))
+
+# --8<-- [start:load]
+how = {
+    "int8": TorchAoConfig(Int8WeightOnlyConfig()),
+    "nf4": BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,  # the default is fp32; keep that without bf16 instructions
+    ),
+}
+for name, quantization in how.items():
+    model = AutoModelForCausalLM.from_pretrained("checkpoint", quantization_config=quantization, device_map="cpu")
+    tokens = model.generate(prompt, max_new_tokens=16, do_sample=False)
+    print(f"{name}: {tokens.shape[1]} tokens")
+# --8<-- [end:load]

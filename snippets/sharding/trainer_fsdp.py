@@ -1,0 +1,36 @@
+"""Trainer with FSDP2, on GPUs. Run it as: torchrun --nproc_per_node 2 trainer_fsdp.py"""
+import os
+
+import torch
+from torch.distributed.tensor import DTensor
+from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+
+gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+# --8<-- [start:arguments]
+arguments = TrainingArguments(
+    "out", max_steps=4, save_strategy="no", per_device_train_batch_size=4, report_to="none", disable_tqdm=True,
+    bf16=gpu, use_cpu=not gpu,
+    fsdp=True,
+    fsdp_config={
+        "version": 2,
+        "reshard_after_forward": True,  # False: faster, and every rank holds all weights through the step
+        "activation_checkpointing": True,  # in place of the argument of that name
+        "cpu_ram_efficient_loading": True,  # rank 0 reads the checkpoint, the others wait for theirs
+        "state_dict_type": "SHARDED_STATE_DICT",
+        "cpu_offload": False,
+    },
+)
+# --8<-- [end:arguments]
+
+config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000)
+model = AutoModelForCausalLM.from_config(config)
+ids = torch.randint(0, config.vocab_size, (64, 64))
+data = [{"input_ids": row, "labels": row} for row in ids]
+trainer = Trainer(model=model, args=arguments, train_dataset=data)
+trainer.train()
+
+# --8<-- [start:check]
+wrapped = type(trainer.model_wrapped).__name__
+sharded = any(isinstance(parameter, DTensor) for parameter in trainer.model.parameters())
+print(f"rank {arguments.process_index}: {wrapped}, sharded: {sharded}", flush=True)
+# --8<-- [end:check]

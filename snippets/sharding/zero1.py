@@ -1,0 +1,42 @@
+"""ZeRO-1 in plain PyTorch: DDP, and each rank updates a part. Run it as: torchrun --nproc_per_node 2 zero1.py"""
+import os
+
+import torch
+import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM, LlamaConfig, set_seed
+
+gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+if gpu:
+    torch.cuda.set_device(device)
+dist.init_process_group("nccl" if gpu else "gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+
+set_seed(0)
+config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000)
+
+# --8<-- [start:optimizer]
+model = AutoModelForCausalLM.from_config(config).to(device).train()
+model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # no second copy of the gradients
+optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-3)
+# --8<-- [end:optimizer]
+
+ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(device)
+batch = ids[rank::world]
+for step in range(4):
+    loss = model(input_ids=batch, labels=batch).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    optimizer.step()  # each rank its part, then it sends the new weights to the others
+    optimizer.zero_grad()
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    if rank == 0:
+        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+state = sum(tensor.numel() for state in optimizer.optim.state.values() for tensor in state.values())
+print(f"rank {rank} holds {state} numbers of AdamW state", flush=True)
+
+dist.barrier()
+dist.destroy_process_group()

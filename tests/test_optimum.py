@@ -1,0 +1,50 @@
+"""docs/inference/cpu.md#optimum: the two packages that need an older transformers, each with packages of its own."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evidence import notebooks
+from evidence.problems import Problem
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("name", ["optimum_onnx", "optimum_intel"])
+def test_an_exported_decoder_generates(name, tmp_path):
+    run = subprocess.run(
+        [sys.executable, ROOT / f"snippets/cpu_inference/{name}.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(notebooks.own_packages(name))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    (tokens,) = ast.literal_eval(run.stdout.splitlines()[-1])
+    assert tokens[:3] == [1, 2, 3] and 3 < len(tokens) <= 11
+
+
+@pytest.mark.parametrize(("name", "asks"), [("optimum-onnx", "transformers==4.57."), ("optimum-intel", "transformers==5.5.")])
+def test_each_asks_for_an_older_transformers(name, asks):
+    assert asks in (ROOT / f"requirements/{name}.txt").read_text()
+
+
+def test_a_notebook_whose_packages_are_missing_says_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("requirements").mkdir()
+    Path("requirements/optimum-onnx.txt").touch()
+    with pytest.raises(Problem, match=r"not in \.venv/optimum-onnx.*make install"):
+        notebooks.own_packages("optimum_onnx")
+    assert notebooks.own_packages("one_gpu") is None
+
+
+def test_the_kernel_of_such_a_notebook_finds_its_own_packages_first(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "shared")
+    first, second = notebooks.kernel_path("optimum_onnx").split(os.pathsep)
+    assert first.endswith("optimum-onnx") and second == "shared"
+    assert notebooks.kernel_path("one_gpu") == "shared"

@@ -1,0 +1,621 @@
+"""docs/training/sharding.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+
+import ast
+import ctypes.util
+import functools
+import inspect
+import json
+import re
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+from evidence.launch import run_ranks
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "snippets" / "sharding"
+PAGE = ROOT / "docs" / "training" / "sharding.md"
+SNIPPETS = sorted(FOLDER.glob("*.py"))
+TOLERANCE = 1e-4  # the page states it
+STEPS = 7  # the last one: what was exported after six
+TINY = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, vocab_size=100)
+CPU = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+IDS = torch.arange(16).view(1, 16)
+SEVERAL = """
+import os, runpy, sys
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+end = dist.destroy_process_group
+dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None
+reduce, environment, calls = dist.all_reduce, dict(os.environ), []
+
+
+def counted(*args, **kwargs):
+    calls.append(kwargs)
+    return reduce(*args, **kwargs)
+
+
+dist.all_reduce = counted
+for program in sys.argv[1:]:
+    sys.argv = program.split()
+    print("==", program.split("/")[-1], flush=True)
+    runpy.run_path(sys.argv[0])
+    print("all-reduces", sum("group" in call for call in calls), flush=True)
+    calls.clear()
+    if "accelerate.state" in sys.modules:  # what Trainer leaves behind
+        sys.modules["accelerate.state"].AcceleratorState._reset_state(reset_partial_state=True)
+    os.environ.clear()
+    os.environ.update(environment)
+dist.barrier()
+end()
+"""
+
+
+def error(name):
+    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def raised(caught):
+    return type(caught.value).__name__, str(caught.value)
+
+
+def losses(text):
+    return [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
+
+
+@functools.cache
+def reference():
+    """The losses of one process: whole batch, whole model, clipped at 1."""
+    set_seed(0)
+    config = LlamaConfig(
+        hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000
+    )
+    model = AutoModelForCausalLM.from_config(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))
+    values = []
+    for _ in range(STEPS):
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        values.append(loss.item())
+    return values
+
+
+def same(text, first=0, steps=4):
+    return losses(text) == pytest.approx(reference()[first : first + steps], abs=TOLERANCE)
+
+
+@functools.cache
+def folder():
+    """Where the programs run: one after another, since they hand checkpoints on."""
+    return tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def several(processes, *programs):
+    """What each rank printed, by program; one launch for all, since most of its time goes into imports."""
+    program = Path(folder().name) / "several.py"
+    program.write_text(SEVERAL)
+    run = run_ranks(
+        program,
+        *(f"{FOLDER}/{name}" for name in programs),
+        processes=processes,
+        timeout=400,
+        folder=folder().name,
+        environment=CPU,
+    )
+    return [dict(part.split("\n", 1) for part in text.split("== ")[1:]) for text in run.stdout]
+
+
+def on_two(rank=0):
+    plain = ("fsdp2.py", "zero1.py", "load_broadcast.py", "offload.py", "checkpoint.py")
+    return several(2, *plain, "load_sharded.py", "trainer_fsdp.py", "zero.py 1", "zero.py 2", "zero.py 3")[rank]
+
+
+def on_four():
+    on_two()  # leaves the checkpoint
+    return several(4, "fsdp2.py", "hsdp.py 2", "checkpoint.py")[0]
+
+
+def on_one(name, monkeypatch, capsys):
+    """What a program prints in this process, with the group of the fixture `mesh`."""
+    for function in ("init_process_group", "destroy_process_group"):
+        monkeypatch.setattr(dist, function, lambda *args: None)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.chdir(folder().name)
+    runpy.run_path(str(FOLDER / name))
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clean():
+    yield
+    folder().cleanup()
+
+
+@pytest.fixture(autouse=True)
+def forget_deepspeed():
+    """transformers remembers the last configuration, and builds every later model by it."""
+    yield
+    unset_hf_deepspeed_config()
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    """A process group of one, in this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def sharded(mesh, root=True):
+    set_seed(0)
+    model = AutoModelForCausalLM.from_config(TINY)
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh) if root else model
+
+
+def backward(model):
+    loss = model(input_ids=IDS, labels=IDS).loss
+    loss.backward()
+    return loss.item()
+
+
+# The programs
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_every_program_begins_with_its_launch_command(path):
+    first = ast.get_docstring(ast.parse(path.read_text()))
+    assert re.search(rf"torchrun --nproc_per_node \d {path.name}", first)
+
+
+def test_every_program_takes_gpus_only_where_each_process_has_one_and_takes_its_own_before_it_communicates():
+    for path in SNIPPETS:
+        text = path.read_text()
+        if path.name != "trainer_zero3.py":  # needs GPUs
+            assert "gpu = torch.cuda.device_count() >= int(os.environ" in text, path.name
+        if "dist.init_process_group" in text:
+            assert 0 < text.find("torch.cuda.set_device(") < text.find("dist.init_process_group("), path.name
+
+
+def test_fsdp2_on_2_processes_gives_the_loss_of_one_process():
+    assert same(on_two()["fsdp2.py"])
+
+
+def test_fsdp2_on_4_processes_gives_the_loss_of_one_process():
+    assert same(on_four()["fsdp2.py"])
+
+
+def test_hsdp_on_2_nodes_of_2_gives_the_loss_of_one_process_and_holds_half_of_the_parameters():
+    said = on_four()["hsdp.py 2"]
+    assert same(said)
+    held, of = map(int, re.search(r"rank 0 holds (\d+) of (\d+)", said).groups())
+    assert held / of == pytest.approx(0.5, abs=0.01)
+
+
+def test_hsdp_all_reduces_each_group_of_weights_once_per_step_and_not_in_every_micro_batch():
+    groups, steps = 4 + 1, 4  # the layers, and the root
+    assert int(re.search(r"all-reduces (\d+)", on_four()["hsdp.py 2"])[1]) == groups * steps
+
+
+def test_zero_redundancy_optimizer_gives_the_loss_of_one_process_and_holds_half_of_the_state():
+    said = on_two()["zero1.py"]
+    assert same(said)
+    held = int(re.search(r"rank 0 holds (\d+) numbers", said)[1])
+    assert held / (2 * 1_059_968) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_deepspeed_zero_1_2_and_3_give_the_loss_of_one_process(stage):
+    assert same(on_two()[f"zero.py {stage}"])
+
+
+def test_offload_to_the_host_gives_the_loss_of_one_process():
+    assert same(on_two()["offload.py"])
+
+
+def test_a_model_that_from_pretrained_sharded_trains_under_trainer_even_on_a_cpu():
+    said = on_two()["load_sharded.py"]
+    assert same(said[said.index("step 0") :])
+    held, of = map(int, re.search(r"rank 0 holds (\d+) of (\d+)", said).groups())
+    assert held / of == pytest.approx(0.5, abs=0.01)
+
+
+def test_weights_that_one_rank_broadcasts_give_the_same_loss():
+    assert same(on_two()["load_broadcast.py"])
+
+
+def test_a_checkpoint_of_2_processes_goes_on_with_4_and_then_with_1_as_if_nothing_had_been(mesh, monkeypatch, capsys):
+    assert same(on_two()["checkpoint.py"], 0, 2)
+    assert same(on_four()["checkpoint.py"], 2, 2)
+    checkpoints = Path(folder().name) / "checkpoint"
+    (checkpoints / "9").mkdir()  # of a run that was cut short
+    (checkpoints / "9" / "__0_0.distcp").touch()
+    assert same(on_one("checkpoint.py", monkeypatch, capsys), 4, 2)
+    assert {path.parent.name for path in checkpoints.glob("*/.metadata")} == {"2", "4", "6"}
+
+
+def test_a_save_over_the_last_checkpoint_that_is_cut_short_leaves_one_that_loads_without_an_error(
+    mesh, tmp_path, monkeypatch
+):
+    def cut_short(*args):
+        raise KeyboardInterrupt
+
+    dcp.save({"weight": torch.zeros(4)}, checkpoint_id=tmp_path)
+    monkeypatch.setattr(dcp.FileSystemWriter, "finish", cut_short)
+    with pytest.raises((KeyboardInterrupt, dcp.api.CheckpointException)):
+        dcp.save({"weight": torch.ones(4)}, checkpoint_id=tmp_path)
+    state = {"weight": torch.full((4,), 7.0)}
+    dcp.load(state, checkpoint_id=tmp_path)
+    assert state["weight"].tolist() == [1.0] * 4  # of the second save, by the metadata of the first
+
+
+def test_from_pretrained_loads_what_the_program_exported():
+    on_two()
+    model = AutoModelForCausalLM.from_pretrained(Path(folder().name) / "exported")
+    ids = torch.randint(0, 1000, (8, 64), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        loss = model(input_ids=ids, labels=ids).loss.item()
+    assert any(loss == pytest.approx(value, abs=TOLERANCE) for value in reference()[2::2])
+
+
+# Traps
+
+
+def test_trainer_with_fsdp_on_a_cpu_is_silently_ddp():
+    for rank in range(2):
+        assert f"rank {rank}: DistributedDataParallel, sharded: False" in on_two(rank)["trainer_fsdp.py"]
+
+
+def test_accelerate_leaves_the_cpu_out_of_what_fsdp_is_switched_on_for():
+    source = inspect.getsource(AcceleratorState.__init__)
+    switch = source[: source.index('os.environ.get("ACCELERATE_USE_FSDP"')]
+    assert "DistributedType.MULTI_GPU" in switch[-2000:]
+    assert "DistributedType.MULTI_CPU" not in switch[-2000:]
+
+
+def test_an_optimizer_made_before_sharding_trains_nothing_and_says_nothing(mesh):
+    set_seed(0)
+    model = AutoModelForCausalLM.from_config(TINY)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    fully_shard(model, mesh=mesh)
+    seen = []
+    for _ in range(3):
+        seen.append(backward(model))
+        optimizer.step()
+        optimizer.zero_grad()
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_deepspeed_clips_at_1_unless_told_otherwise_and_ignores_a_misspelt_key():
+    from deepspeed.runtime.config import get_gradient_clipping
+
+    assert get_gradient_clipping({}) == 1.0
+    assert get_gradient_clipping({"gradient_clipping": 0.0}) == 0.0
+    assert get_gradient_clipping({"gradient_cliping": 0.0}) == 1.0
+
+
+def test_an_empty_model_made_real_by_to_empty_has_wrong_buffers(mesh):
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(TINY)
+    names = [name for name, _ in model.named_buffers()]
+    assert "model.rotary_emb.inv_freq" in names
+    assert not set(names) & set(model.state_dict())  # so no checkpoint brings them back
+
+
+def test_init_empty_weights_keeps_the_buffers():
+    from accelerate import init_empty_weights
+
+    with init_empty_weights():
+        model = AutoModelForCausalLM.from_config(TINY)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert not any(buffer.is_meta for buffer in model.buffers())
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("stdc++"), reason="2026-11: the words are those of GNU's library")
+def test_the_message_at_the_end_of_a_program_is_that_of_cpp():
+    library = ctypes.util.find_library("stdc++")
+    program = f"import ctypes; ctypes.CDLL({library!r})._ZSt9terminatev()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.stderr.strip() == (FOLDER / "errors" / "teardown.txt").read_text().strip()
+
+
+def test_the_programs_wait_for_each_other_before_they_end_their_group():
+    for path in SNIPPETS:
+        text = path.read_text()
+        if "destroy_process_group" in text:
+            assert re.search(r"dist\.barrier\(\).*\ndist\.destroy_process_group\(\)", text), path.name
+
+
+# FSDP2
+
+
+def test_what_the_root_alone_wraps_is_one_group(mesh):
+    whole, layered = fully_shard(AutoModelForCausalLM.from_config(TINY), mesh=mesh), sharded(mesh)
+    groups = [[m for m in model.modules() if hasattr(m, "unshard")] for model in (whole, layered)]
+    assert [len(found) for found in groups] == [1, 1 + TINY.num_hidden_layers]
+    documented = " ".join(fully_shard.__doc__.split())
+    assert "should *not* call :meth:`fully_shard` only on the topmost root module" in documented
+
+
+def test_parameters_become_dtensors_and_the_optimizers_state_too(mesh):
+    model = sharded(mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    backward(model)
+    optimizer.step()
+    assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+    assert all(isinstance(state["exp_avg"], DTensor) for state in optimizer.state.values())
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": False}])
+def test_the_default_adamw_takes_tensors_beside_dtensors(mesh, options):
+    model = sharded(mesh, root=False)
+    backward(model)
+    torch.optim.AdamW(model.parameters(), **options).step()
+
+
+def test_fused_adamw_refuses_tensors_beside_dtensors(mesh):
+    model = sharded(mesh, root=False)
+    backward(model)
+    with pytest.raises(RuntimeError) as failed:
+        torch.optim.AdamW(model.parameters(), fused=True).step()
+    assert raised(failed) == error("mixed_optimizer")
+
+
+def test_clipping_refuses_tensors_beside_dtensors(mesh):
+    model = sharded(mesh, root=False)
+    backward(model)
+    with pytest.raises(RuntimeError) as failed:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    assert raised(failed) == error("mixed_clipping")
+
+
+def test_a_call_that_goes_round_the_root_finds_its_weights_sharded(mesh):
+    with pytest.raises(RuntimeError) as failed:
+        sharded(mesh).model(input_ids=IDS)
+    assert raised(failed) == error("inner_module")
+
+
+def test_a_mesh_larger_than_the_world_is_refused(mesh):
+    kind, message = error("mesh")
+    with pytest.raises(RuntimeError) as failed:
+        init_device_mesh("cpu", (2, 2))
+    assert raised(failed) == (kind, message.replace("world size 2", "world size 1"))
+
+
+def test_ranks_that_do_not_divide_into_nodes_are_refused(monkeypatch):
+    source = (FOLDER / "hsdp.py").read_text()
+    region = re.search(r"# --8<-- \[start:mesh\]\n(.*?)mesh = ", source, re.S)[1]
+    monkeypatch.setattr("sys.argv", ["hsdp.py", "3"])
+    with pytest.raises(ValueError) as failed:
+        exec("import sys\n" + region, {"world": 4})
+    assert raised(failed) == error("nodes")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
+def test_pinned_offload_needs_an_accelerator(mesh):
+    with pytest.raises(RuntimeError) as failed:
+        fully_shard(AutoModelForCausalLM.from_config(TINY), mesh=mesh, offload_policy=CPUOffloadPolicy())
+    assert raised(failed) == error("offload")
+
+
+def test_from_pretrained_refuses_more_shards_than_processes(mesh, tmp_path):
+    from transformers.distributed import DistributedConfig
+
+    AutoModelForCausalLM.from_config(TINY).save_pretrained(tmp_path)
+    kind, message = error("distributed_config")
+    with pytest.raises(RuntimeError) as failed:
+        AutoModelForCausalLM.from_pretrained(tmp_path, distributed_config=DistributedConfig(fsdp_size=3))
+    assert raised(failed) == (kind, message.replace("world_size is 2", "world_size is 1"))
+
+
+# Checkpoints
+
+
+def test_a_sharded_checkpoint_is_a_folder_which_torch_load_refuses_and_whose_files_it_misreads(
+    mesh, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    dcp.save({"model": sharded(mesh).state_dict()}, checkpoint_id="checkpoint/2")
+    with pytest.raises(IsADirectoryError) as failed:
+        torch.load("checkpoint/2")
+    assert raised(failed) == error("torch_load")
+    assert isinstance(torch.load("checkpoint/2/__0_0.distcp"), torch.Tensor)  # the first of many tensors, and no error
+
+
+def test_dcp_to_torch_save_makes_one_file_of_it_without_a_process_group(mesh, tmp_path):
+    model = sharded(mesh)
+    dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "shards")
+    dcp_to_torch_save(tmp_path / "shards", tmp_path / "one.pt")
+    whole = AutoModelForCausalLM.from_config(TINY)
+    whole.load_state_dict(torch.load(tmp_path / "one.pt")["model"])
+    assert backward(whole) == pytest.approx(backward(model), abs=TOLERANCE)
+
+
+def test_trainer_cannot_resume_a_model_that_was_sharded_at_load_time():
+    assert "Resuming is not supported for models sharded at load time" in inspect.getsource(Trainer.__init__)
+
+
+def test_zero_redundancy_optimizer_wants_its_state_gathered_before_it_is_saved(mesh):
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = AutoModelForCausalLM.from_config(TINY)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
+    backward(model)
+    optimizer.step()
+    with pytest.raises(RuntimeError) as failed:
+        optimizer.state_dict()
+    assert raised(failed) == error("consolidate")
+    optimizer.consolidate_state_dict(to=0)
+    assert optimizer.state_dict()["state"]
+
+
+# Trainer's configuration
+
+
+def test_trainer_knows_every_key_of_the_fsdp_configuration():
+    tree = ast.parse((FOLDER / "trainer_fsdp.py").read_text())
+    call = next(
+        n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "TrainingArguments"
+    )
+    keys = {k.value for k in next(word.value for word in call.keywords if word.arg == "fsdp_config").keys}
+    source = inspect.getsource(TrainingArguments._process_fsdp_args)
+    assert all(f'"{key}"' in source for key in keys), keys
+    arguments = TrainingArguments(
+        "out", use_cpu=True, fsdp=True, fsdp_config={key: False for key in keys - {"version", "state_dict_type"}}
+    )
+    assert arguments.fsdp_plugin_args["reshard_after_forward"] is False
+
+
+def test_trainer_reduces_in_the_last_micro_batch_alone_unless_sync_each_batch(tmp_path, monkeypatch):
+    on_the_page = re.search(r"accelerator_config=(\{.*\})`", PAGE.read_text())[1]
+    waited, no_sync = [], Accelerator.no_sync
+    monkeypatch.setattr(Accelerator, "no_sync", lambda self, model: waited.append(1) or no_sync(self, model))
+    for config, expected in ((None, 1), (ast.literal_eval(on_the_page), 0)):
+        arguments = TrainingArguments(
+            str(tmp_path), max_steps=1, gradient_accumulation_steps=2, per_device_train_batch_size=1, use_cpu=True,
+            save_strategy="no", report_to="none", disable_tqdm=True, accelerator_config=config,
+        )  # fmt: skip
+        model = AutoModelForCausalLM.from_config(TINY)
+        trainer = Trainer(model=model, args=arguments, train_dataset=2 * [{"input_ids": IDS[0], "labels": IDS[0]}])
+        trainer.train()
+        assert len(waited) == expected
+        waited.clear()
+        GradientState._reset_state()
+    assert "if self.is_fsdp2:\n            model.set_requires_gradient_sync(False)" in inspect.getsource(no_sync)
+
+
+def test_trainer_keeps_parts_of_gradients_for_a_replicated_model_that_was_sharded_at_load_time():
+    source = inspect.getsource(Trainer._defer_fsdp_gradient_reduction)
+    assert "dp_replicate_size > 1:\n            self.model.set_requires_all_reduce(False)" in source
+
+
+def test_fsdp_in_one_process_is_refused(tmp_path):
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, fsdp=True)
+    with pytest.raises(ValueError) as failed:
+        Trainer(model=AutoModelForCausalLM.from_config(TINY), args=arguments)
+    assert raised(failed) == error("fsdp_alone")
+
+
+def test_trainer_warns_of_its_own_checkpointing_beside_fsdp():
+    source = inspect.getsource(TrainingArguments._process_fsdp_args)
+    assert "prefer `fsdp_config['activation_checkpointing']`" in source
+    assert "redundant AllGather in the backward pass" in source
+
+
+def test_distributed_config_replicates_across_nodes():
+    from transformers.distributed import DistributedConfig
+
+    config = DistributedConfig(fsdp_size=8, dp_replicate_size=4)
+    assert (config.fsdp_size, config.dp_size) == (8, 32)
+
+
+def test_parallelism_config_of_accelerate_replicates_across_nodes():
+    from accelerate import ParallelismConfig
+
+    layout = ParallelismConfig(dp_replicate_size=4, dp_shard_size=8)
+    assert layout.total_size == 32
+    assert layout.fsdp_dim_names == ["dp_replicate", "dp_shard_cp"]
+
+
+# DeepSpeed's configuration
+
+
+def test_deepspeed_sends_16_bit_gradients_in_bf16():
+    from deepspeed import DeepSpeedEngine
+
+    engine = SimpleNamespace(_config=SimpleNamespace(communication_data_type=None))
+    engine.fp16_enabled, engine.bfloat16_enabled = lambda: False, lambda: True
+    assert DeepSpeedEngine.communication_data_type.fget(engine) == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["zero3.json", "zero3_hpz.json"])
+def test_the_deepspeed_files_are_strict_json_and_deepspeed_accepts_them(name):
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    config = json.loads((FOLDER / name).read_text())
+    assert DeepSpeedZeroConfig(**config["zero_optimization"]).stage == 3
+
+
+def test_trainer_fills_every_auto():
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    model = AutoModelForCausalLM.from_config(TINY)  # before the configuration, as long as there is no launcher
+    config = HfTrainerDeepSpeedConfig(json.loads((FOLDER / "zero3.json").read_text()))
+    arguments = TrainingArguments("out", use_cpu=True, gradient_accumulation_steps=4, max_steps=4)
+    config.trainer_config_process(arguments)
+    config.trainer_config_finalize(arguments, model, num_training_steps=4)
+    assert "auto" not in json.dumps(config.config)
+    assert config.config["gradient_clipping"] == arguments.max_grad_norm == 1.0
+
+
+def test_an_unknown_key_inside_zero_optimization_is_refused():
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    with pytest.raises(ValueError) as failed:
+        DeepSpeedZeroConfig(stage=3, stage3_prefetch=1)
+    assert ": ".join(raised(failed)).startswith(": ".join(error("unknown_key")))
+
+
+def test_batch_sizes_that_do_not_multiply_are_refused(monkeypatch):
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    sizes = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}
+    with pytest.raises(AssertionError) as failed:
+        DeepSpeedConfig(sizes)
+    assert raised(failed) == error("batch")
+
+
+def test_a_trailing_comma_is_refused_by_trainer(tmp_path):
+    path = tmp_path / "zero3.json"
+    path.write_text('{\n  "zero_optimization": {"stage": 3},\n  "train_batch_size": "auto",\n}\n')
+    with pytest.raises(json.JSONDecodeError) as failed:
+        TrainingArguments(str(tmp_path), use_cpu=True, deepspeed=str(path))
+    kind, message = error("trailing_comma")
+    assert (f"json.decoder.{type(failed.value).__name__}", str(failed.value)) == (kind, message)
+
+
+def test_deepspeed_itself_reads_a_trailing_comma_and_a_comment(tmp_path, monkeypatch):
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    path = tmp_path / "zero3.json"
+    path.write_text('{\n  # a comment\n  "train_batch_size": 2,\n}\n')
+    assert DeepSpeedConfig(str(path)).train_batch_size == 2
+
+
+def test_a_micro_batch_that_differs_from_trainers_is_refused():
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    model = AutoModelForCausalLM.from_config(TINY)
+    config = HfTrainerDeepSpeedConfig({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}})
+    arguments = TrainingArguments("out", use_cpu=True, per_device_train_batch_size=2, max_steps=4)
+    with pytest.raises(ValueError) as failed:
+        config.trainer_config_process(arguments)
+        config.trainer_config_finalize(arguments, model, num_training_steps=4)
+    assert raised(failed) == error("mismatch")
