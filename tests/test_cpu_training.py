@@ -231,7 +231,7 @@ def test_6_x_parameters_x_tokens_gives_12_hours_for_bert_base_on_squad_at_1_tflo
     defined, printed = run_snippet("cpu_training/estimate.py")
     assert printed.splitlines()[0] == "BERT-base on SQuAD at 1 TFLOP/s: 12 h"
     assert defined["hours"](1e9, 1e6, 1e12) == pytest.approx(6e15 / 1e12 / 3600)
-    assert 1e9 < defined["flops_per_second"](size=256) < 1e14
+    assert 1e7 < defined["flops_per_second"](size=256) < 1e14  # wall time: a busy machine takes a hundred times as long
 
 
 # Threads and binding
