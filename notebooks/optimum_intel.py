@@ -123,7 +123,7 @@ with torch.inference_mode():
     prefill = interleaved({name: lambda model=model: model(prompt, attention_mask=mask) for name, model in models.items()}, repeats=5)
     whole = interleaved({name: lambda model=model: model.generate(prompt, **options) for name, model in models.items()}, repeats=3)
 table("times", f"A Llama of 6 layers and hidden size 512, fp32, 256 tokens in, 32 out, 1 thread, {VERSIONS}",
-      {"way": "", "prefill": "Prompt, ms", "token": "Each token, ms", "speed": "Speed of generation, x"},
+      {"way": "Way", "prefill": "Prompt, ms", "token": "Each token, ms", "speed": "Speed of generation, x"},
       [{"way": name, "prefill": 1000 * prefill[name].best, "token": 1000 * (whole[name].best - prefill[name].best) / 31,
         "speed": whole["PyTorch, eager"].best / whole[name].best} for name in models], kind="measured")
 claim("generation-speed", f"Speed of generation, 256 tokens in, 32 out, against eager PyTorch in fp32, 1 thread, {VERSIONS}",
