@@ -65,12 +65,12 @@ def pair(asked):
 
 
 def record(asked):
-    for name in _names(asked):
+    for name in _runnable(asked):
         notebooks.record(name, say=_say)
 
 
 def verify(asked):
-    for name in _names(asked):
+    for name in _runnable(asked):
         notebooks.verify(name, say=_say)
 
 
@@ -109,6 +109,19 @@ def _is_free(number):
         except OSError:
             return False
     return True
+
+
+def _runnable(asked):
+    """The notebooks asked for. Where all are, those whose own packages this machine lacks are left out, and it says so."""
+    for name in _names(asked):
+        try:
+            notebooks.own_packages(name)
+        except Problem as problem:
+            if asked.notebooks:
+                raise
+            _say(f"left out: {problem}")
+        else:
+            yield name
 
 
 def _names(asked):

@@ -156,14 +156,14 @@ class Visit:
         self.page, self.hosts, self.messages = page, set(), []
         host.served.clear()
         opened = browser.new_context(**{"viewport": PHONE, **context})
-        opened.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        own = {"", urlsplit(host.origin).netloc}
+        opened.on("request", lambda request: self.hosts.update({urlsplit(request.url).netloc} - own))
         tab = opened.new_page()
         tab.on("console", lambda message: self.messages.append(message.text))
         tab.on("pageerror", lambda error: self.messages.append(str(error)))
         tab.goto(host.address + page, wait_until="networkidle")
         icon = tab.locator("link[rel~=icon]").first.get_attribute("href")
         address = tab.evaluate("link => new URL(link, document.baseURI).href", icon)
-        self.hosts = {name for name in self.hosts if name and name != urlsplit(host.origin).netloc}
         if urlsplit(address).path.removeprefix(host.path) not in dict(
             host.served
         ):  # which no page without a window asks for

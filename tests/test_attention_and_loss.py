@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
+from programs import too_much_to_read, wrong_arguments
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import (
     AutoModelForCausalLM,
@@ -111,18 +112,12 @@ def test_every_program_that_a_cpu_can_run_runs(name, run_snippet):
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_every_argument_is_one_of_the_installed_version(path):
-    known = set(inspect.signature(TrainingArguments).parameters)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TrainingArguments":
-            given = {keyword.arg for keyword in node.keywords}
-            assert given <= known, f"{path.name}:{node.lineno}: {sorted(given - known)} unknown to TrainingArguments"
+    assert not wrong_arguments(path)
 
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_programs_are_short_enough_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 45
-    assert max(map(len, lines)) <= 120, max(lines, key=len)
+    assert not too_much_to_read(path, 45)
 
 
 def test_the_programs_for_a_gpu_name_what_exists():

@@ -46,6 +46,14 @@ def test_a_page_asks_no_other_host_and_says_nothing_in_the_console(page):
     assert (visit.hosts, visit.messages) == (set(), [])
 
 
+def test_what_a_page_asks_late_counts_too_and_its_own_host_is_no_other():
+    def look(tab):
+        for address in ("late.png", "http://elsewhere.invalid/late.png"):
+            tab.evaluate("address => fetch(address, {mode: 'no-cors'}).catch(() => {})", address)
+
+    assert Visit(browser(), host(), "", look=look, bypass_csp=True).hosts == {"elsewhere.invalid"}
+
+
 @every_page
 def test_a_first_visit_is_light(page):
     visit, most = visits(page), bar(page)

@@ -89,6 +89,21 @@ class TestRecordAndVerify:
         assert called(capsys, command)[0] == 0 and ran == ["other", "tiny"]
         assert called(capsys, command, "tiny")[0] == 0 and ran == ["other", "tiny", "tiny"]
 
+    @pytest.mark.parametrize("command", ["record", "verify"])
+    def test_a_notebook_whose_own_packages_are_missing_is_left_out_unless_it_is_named(
+        self, repository, capsys, monkeypatch, command
+    ):
+        (repository.source.parent / "other.py").write_text(repository.source.read_text())
+        own = notebooks.FOLDER.parent / "requirements" / "other.txt"
+        own.parent.mkdir()
+        own.touch()
+        ran = []
+        monkeypatch.setattr(notebooks, command, lambda name, say: ran.append(name))
+        status, out, problems = called(capsys, command)
+        missing = "the packages of this notebook are not in .venv/other. Fix: make install"
+        assert (status, ran) == (0, ["tiny"]) and f"left out: notebooks/other.py: {missing}" in out + " ".join(problems)
+        assert called(capsys, command, "other") == (1, "", [f"notebooks/other.py: {missing}"]) and ran == ["tiny"]
+
     def test_record_says_what_it_made(self, repository, capsys):
         assert called(capsys, "record", "tiny")[1] == "tiny: 2 claims, 1 tables in results/tiny/test-machine.json\n"
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from programs import too_much_to_read
 from torchao.quantization import Int4WeightOnlyConfig, quantize_
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
 from transformers.cli import serve
@@ -124,9 +125,7 @@ def test_the_shell_commands_of_the_page_are_well_formed(path):
 
 @pytest.mark.parametrize("path", sorted(SNIPPETS.glob("*.py")), ids=lambda path: path.name)
 def test_programs_are_short_enough_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 50
-    assert max(map(len, lines)) <= 130, max(lines, key=len)
+    assert not too_much_to_read(path, 50, 130)
 
 
 # Precision and int8

@@ -54,7 +54,9 @@ def test_the_first_table_stands_on_the_first_screen():
 
 
 def test_each_guide_has_a_line_that_says_what_it_answers():
-    rows = [row for row in (section("training") + section("inference")).splitlines() if row.startswith("|") and "](" in row]
+    rows = [
+        row for row in (section("training") + section("inference")).splitlines() if row.startswith("|") and "](" in row
+    ]
     assert rows
     assert all(len(row.split("|")[3]) > 40 for row in rows)
 

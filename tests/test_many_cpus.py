@@ -247,7 +247,12 @@ def test_ranks_that_mpirun_starts_talk_by_gloo_when_the_wrapper_has_told_them_wh
 
 def test_a_real_mpirun_does_the_same(tmp_path):
     (tmp_path / "who.py").write_text(WHO)
-    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": free_port()}
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "MASTER_PORT": free_port(),
+    }
     script = (FOLDER / "mpi.sh").read_text().replace('"$(dirname "$0")', f'"{FOLDER}')
     (tmp_path / "mpi.sh").write_text(script)
     said = done("bash", "mpi.sh", "who.py", folder=tmp_path, **environment)

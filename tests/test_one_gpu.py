@@ -1,6 +1,5 @@
 """docs/training/one-gpu.md, sentence by sentence. Its figures are tested where they are made, in the notebooks."""
 
-import ast
 import inspect
 import logging
 import warnings
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.utils import find_executable_batch_size
+from programs import too_much_to_read, wrong_arguments
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -75,19 +75,12 @@ def test_the_page_has_a_program_for_each_of_its_methods():
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_every_argument_is_one_of_the_installed_version_and_not_a_deprecated_one(path):
-    known = set(inspect.signature(TrainingArguments).parameters)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TrainingArguments":
-            given = {keyword.arg for keyword in node.keywords}
-            assert given <= known, f"{path.name}:{node.lineno}: {sorted(given - known)} unknown to TrainingArguments"
-            assert not {name for name in given if name.startswith("gradient_checkpointing")}
+    assert not wrong_arguments(path)
 
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_programs_are_short_enough_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 120, max(lines, key=len)
+    assert not too_much_to_read(path, 40)
 
 
 # Where the memory goes

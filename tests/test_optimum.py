@@ -29,7 +29,9 @@ def test_an_exported_decoder_generates(name, tmp_path):
     assert tokens[:3] == [1, 2, 3] and 3 < len(tokens) <= 11
 
 
-@pytest.mark.parametrize(("name", "asks"), [("optimum-onnx", "transformers==4.57."), ("optimum-intel", "transformers==5.5.")])
+@pytest.mark.parametrize(
+    ("name", "asks"), [("optimum-onnx", "transformers==4.57."), ("optimum-intel", "transformers==5.5.")]
+)
 def test_each_asks_for_an_older_transformers(name, asks):
     assert asks in (ROOT / f"requirements/{name}.txt").read_text()
 

@@ -1,6 +1,5 @@
 """docs/training/throughput.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
-import ast
 import inspect
 import logging
 import warnings
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from programs import too_much_to_read, wrong_arguments
 from torch.utils.data import DataLoader
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -103,18 +103,12 @@ def test_the_compiled_program_hands_inductor_to_torch_compile_and_trains(run_sni
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_every_argument_is_one_of_the_installed_version(path):
-    known = set(inspect.signature(TrainingArguments).parameters)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TrainingArguments":
-            given = {keyword.arg for keyword in node.keywords}
-            assert given <= known, f"{path.name}:{node.lineno}: {sorted(given - known)} unknown to TrainingArguments"
+    assert not wrong_arguments(path)
 
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
 def test_programs_are_short_enough_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 50
-    assert max(map(len, lines)) <= 120, max(lines, key=len)
+    assert not too_much_to_read(path, 50)
 
 
 # torch.compile
