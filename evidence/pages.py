@@ -399,7 +399,7 @@ def ledger_fence(source, language, css_class, options, md, **kwargs):
         rows = "".join(_ledger_row(context, notebook, name) for name in names)
         parts.append(
             f'<h2 id="{notebook}"><a href="{context.notebook_url(notebook)}">{notebook}</a></h2><div class="evidence-table ledger scroll"><table><thead><tr>'
-            f"<th>Claim</th> <th>Value</th> <th>Kind</th> <th>Machine, versions, date</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            f"<th>Claim</th> <th class=number>Value</th> <th>Kind</th> <th>Machine, versions, date</th></tr></thead><tbody>{rows}</tbody></table></div>"
         )
     return "".join(parts)
 
@@ -442,7 +442,7 @@ def machines_fence(source, language, css_class, options, md, **kwargs):
         for name, record in ((name, newest[name]) for name in md.evidence.machines)
     ]
     head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
-    return f'<div class="evidence-table">{_html_table(head, rows, missing="–")}</div>'
+    return f'<div class="evidence-table machines">{_html_table(head, rows, missing="–")}</div>'
 
 
 def _changed(context, date, notebook, kept):
