@@ -11,6 +11,7 @@ from evidence.browser import DESKTOP, PHONE, Host, Visit, executable, violations
 from evidence.problems import Problem
 
 WIDTH = "document.documentElement.scrollWidth"
+LOOK = "[innerWidth, getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)]"
 SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
 
 
@@ -33,10 +34,19 @@ def test_the_sitemap_names_every_page_and_nothing_else():
     assert sorted(host().pages) == sorted(PAGES)
 
 
+def both_looks(tab):
+    """How wide the page is on a phone, and what axe finds there in the light and on a desk in the dark."""
+    width, phone = tab.evaluate(WIDTH), violations(tab)
+    tab.emulate_media(color_scheme="dark")
+    tab.set_viewport_size(DESKTOP)
+    tab.wait_for_timeout(500)  # colours fade from one to the other
+    return width, phone, violations(tab)
+
+
 @cache
 def visits(page):
-    """One first visit of each page, on a phone; it has seen how wide the page is, and what axe finds."""
-    return Visit(browser(), host(), page, look=lambda tab: (tab.evaluate(WIDTH), violations(tab)), color_scheme="light")
+    """One first visit of each page, on a phone."""
+    return Visit(browser(), host(), page, look=both_looks, color_scheme="light")
 
 
 @every_page
@@ -68,12 +78,19 @@ def test_axe_finds_nothing_wrong_with_a_page_on_a_phone_in_the_light(page):
 
 @every_page
 def test_axe_finds_nothing_wrong_with_a_page_on_a_desk_in_the_dark(page):
-    context = browser().new_context(viewport=DESKTOP, color_scheme="dark")
+    refuse(visits(page).seen[2])
+
+
+def test_the_second_look_is_at_a_dark_page_on_a_desk():
+    context = browser().new_context(viewport=PHONE, color_scheme="light")
     tab = context.new_page()
-    tab.goto(host().address + page)
-    found = violations(tab)
+    tab.goto(host().address)
+    light = tab.evaluate(LOOK)
+    both_looks(tab)
+    dark = tab.evaluate(LOOK)
     context.close()
-    refuse(found)
+    assert light[0] == PHONE["width"] and dark[0] == DESKTOP["width"]
+    assert sum(light[1]) > 600 and sum(dark[1]) < 150, "red, green and blue of the background"
 
 
 def test_axe_does_find_what_is_wrong():
