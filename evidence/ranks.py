@@ -254,7 +254,7 @@ def rank_step(
         model, parameters = _stage(model_class, config, strategy, ranks, dtype, attention)
         model.train()
         if activation_checkpointing:
-            trace._checkpoint(model, int(activation_checkpointing))
+            trace.checkpoint_layers(model, int(activation_checkpointing))
         if strategy in ("tp", "tp_fsdp2"):
             _split(model, mesh["tensor"], sequence_parallel)
         sharded = strategy in ("fsdp2", "fsdp2_keep", "hsdp", "tp_fsdp2")
@@ -264,7 +264,7 @@ def rank_step(
                 _shard(model, shards, compute, reduce, keep=strategy == "fsdp2_keep")
             _make_gathered(model)
         optimizer = _optimizer(model, optimizer)
-        trace._create_state(model, optimizer)
+        trace.create_state(model, optimizer)
         buckets = Buckets(model, mesh.get_group(), bucket_view) if strategy == "ddp" else None
         batch = language_batch(model, batch_size, sequence_length)
         if sequence_parallel:  # the model would count the positions of its own part only
@@ -417,12 +417,12 @@ def _stage(model_class, config, strategy, ranks, dtype, attention):
     """The model of this rank, and the number of parameters of the whole one."""
     attention = "eager" if attention == "eager" else UNMASKED_SDPA
     if strategy != "pp":
-        model = trace._build(model_class, config, dtype, attention)
+        model = trace.build_model(model_class, config, dtype, attention)
         return model, _number(model)
-    whole = _number(trace._build(model_class, config, dtype, attention))
+    whole = _number(trace.build_model(model_class, config, dtype, attention))
     first = copy.deepcopy(config)
     first.num_hidden_layers = config.num_hidden_layers // ranks
-    model = trace._build(AutoModel, first, dtype, attention)
+    model = trace.build_model(AutoModel, first, dtype, attention)
     model.norm = torch.nn.Identity()  # it belongs to the last stage
     return model, whole
 

@@ -46,7 +46,7 @@ from transformers import (
 
 from evidence.claims import claim, start, table
 from evidence.measure import interleaved, one_thread, peak_memory
-from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, _build, _checkpoint, _create_state, fake
+from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, build_model, checkpoint_layers, create_state, fake
 
 logging.set_verbosity_error()
 set_matplotlib_formats("svg")
@@ -78,12 +78,12 @@ def loss_of(model, batch):
 def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpointing=False, loss=loss_of, dtype=torch.bfloat16, train=True):
     """Traces forward, backward and, where `train`, an AdamW step. `attention="sdpa"` lets transformers make its mask."""
     with fake(), GpuOperators():
-        model = _build(model_class, config, dtype, attention).train()
+        model = build_model(model_class, config, dtype, attention).train()
         if checkpointing:
-            _checkpoint(model, 1)
+            checkpoint_layers(model, 1)
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         if train:
-            _create_state(model, optimizer)
+            create_state(model, optimizer)
         batch = make_batch()
         with VocabularyTracker(model, optimizer, batch) as tracker:
             result = loss(model, batch)

@@ -124,7 +124,7 @@ class Operators(TorchDispatchMode):
 )
 def test_attention_runs_the_kernel_that_cuda_would_choose(dtype, kernel):
     with fake(), GpuOperators():
-        model = trace._build(AutoModelForCausalLM, LLAMA, dtype, trace.UNMASKED_SDPA)
+        model = trace.build_model(AutoModelForCausalLM, LLAMA, dtype, trace.UNMASKED_SDPA)
         with Operators() as operators:
             model(**language_batch(model, 1, 16)).loss.backward()
     assert {kernel, f"{kernel}_backward"} <= operators.seen
