@@ -295,6 +295,7 @@ def limit(bits, speed):
     return speed * 8e9 / PARAMETERS / bits
 
 
+claim("two-channels", "Bandwidth of two channels of DDR4-3200: 2 x 8 bytes x 3.2 billion transfers/s", 2 * 8 * 3.2, "GB/s", kind="derived", at_least=51, at_most=52)
 claim("seven-fp32", "Most tokens/s of a 7-billion-parameter model in fp32 at batch 1, 50 GB/s", limit(32, 50), "tokens/s", kind="derived", at_least=1.7, at_most=1.9)
 claim("seven-bf16", "Most tokens/s of a 7-billion-parameter model in bf16 at batch 1, 50 GB/s", limit(16, 50), "tokens/s", kind="derived", at_least=3.5, at_most=3.7)
 claim("seven-4bit", "Most tokens/s of a 7-billion-parameter model in 4 bits (4.5 with scales) at batch 1, 50 GB/s", limit(4.5, 50), "tokens/s",

@@ -14,11 +14,14 @@ import torch
 import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from programs import too_much_to_read
+from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 from torchao.quantization import Int4WeightOnlyConfig, quantize_
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
 from transformers.cli import serve
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
 from transformers.quantizers import quantizer_gguf
+
+from evidence import notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets" / "cpu_inference"
@@ -169,6 +172,23 @@ def test_int4_of_torchao_fails_on_a_cpu(name, packing):
     options = {"int4_packing_format": packing} if packing else {}
     model = llama().to(torch.bfloat16)
     assert raised(lambda: quantize_(model, Int4WeightOnlyConfig(group_size=32, **options))) == error(name)
+
+
+def test_torchao_has_an_int4_form_that_runs_on_a_cpu_in_bf16():
+    torch.manual_seed(0)
+    model, rows = (
+        torch.nn.Sequential(torch.nn.Linear(256, 64, bias=False)).to(torch.bfloat16),
+        torch.randn(4, 256).bfloat16(),
+    )
+    with torch.no_grad():
+        right = model(rows)
+        quantize_(model, PrototypeInt4WeightOnlyConfig(group_size=32, set_inductor_config=False))
+        assert 0.01 < (model(rows) - right).norm() / right.norm() < 0.2
+
+
+def test_optimum_intel_rounds_the_weights_of_a_large_model_unless_told_otherwise():
+    text = (notebooks.own_packages("optimum_intel") / "optimum/intel/openvino/modeling_decoder.py").read_text()
+    assert "if load_in_8bit is None and not quantization_config:" in text and "depending on the model size" in text
 
 
 def test_load_in_8bit_is_no_argument_any_more(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from programs import too_much_to_read, wrong_arguments
 from torch import nn
-from transformers import HfArgumentParser, Trainer, TrainingArguments
+from transformers import BertConfig, HfArgumentParser, Trainer, TrainingArguments
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "snippets" / "cpu_training"
@@ -325,6 +325,16 @@ def test_the_compiled_program_compiles_each_layer_and_trains(run_snippet, monkey
 def test_pytorch_takes_its_flash_kernel_on_a_cpu(run_snippet):
     _, printed = run_snippet("cpu_training/sdpa.py")
     assert "['aten::_scaled_dot_product_flash_attention_for_cpu']" in printed
+
+
+def test_dropout_in_attention_which_bert_has_by_default_takes_the_math_kernel():
+    assert BertConfig().attention_probs_dropout_prob == 0.1
+    query = torch.randn(1, 2, 16, 8)
+    for dropout, kernel in ((0.0, "flash_attention_for_cpu"), (0.1, "attention_math")):
+        with torch.profiler.profile() as profiled:
+            nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=dropout)
+        called = {event.key for event in profiled.key_averages() if "_scaled_dot_product" in event.key}
+        assert [name for name in called if kernel in name], called
 
 
 def test_flush_denormal_makes_tiny_numbers_0(run_snippet):

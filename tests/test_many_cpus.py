@@ -29,7 +29,7 @@ from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 from peft import LoraConfig, get_peft_model
 from torch.distributed.constants import default_pg_timeout
 from torch.numa.binding import AffinityMode
-from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, TrainingArguments
 from transformers.training_args import ParallelMode
 
 from evidence.launch import run_ranks
@@ -271,6 +271,17 @@ def test_the_wrapper_knows_mpich_and_intel_mpi_too_and_stops_without_mpirun(tmp_
     )
 
 
+def test_trainer_refuses_ccl_from_python_and_on_the_command_line(alone, capsys):
+    for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1"}.items():
+        alone.setenv(name, str(value))
+    with pytest.raises(ValueError) as refused:
+        TrainingArguments("out", use_cpu=True, ddp_backend="ccl")
+    assert f"ValueError: {refused.value}" == error("ccl_trainer")
+    with pytest.raises(SystemExit):
+        HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(["--output_dir", "out", "--ddp_backend", "ccl"])
+    assert error("ccl_command") in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("backend", ["mpi", "ccl", "xccl"])
 def test_stock_torch_has_neither_mpi_nor_ccl_nor_on_a_cpu_xccl(backend):
     if backend != "ccl" and getattr(dist, f"is_{backend}_available")():
@@ -497,5 +508,6 @@ def test_the_kubernetes_file_has_only_fields_of_the_published_definition_and_ask
     monkeypatch.setenv("OMP_NUM_THREADS", trainer["env"][0]["value"])
     config, *_ = torchrun.config_from_args(torchrun.parse_args(trainer["command"][1:]))
     assert config.min_nodes * config.nproc_per_node == 8
-    assert int(trainer["env"][0]["value"]) * trainer["numProcPerNode"] == trainer["resourcesPerNode"]["limits"]["cpu"]
+    threads = int(trainer["env"][0]["value"]) * trainer["numProcPerNode"]
+    assert 2 * threads == trainer["resourcesPerNode"]["limits"]["cpu"]  # a CPU of Kubernetes is a hyper-thread
     assert trainer["resourcesPerNode"]["limits"] == trainer["resourcesPerNode"]["requests"]

@@ -4,7 +4,7 @@ import time
 import torch
 
 # --8<-- [start:limit]
-numbers = torch.ones(64 * 2**20)  # 256 MiB, more than the caches hold
+numbers = torch.ones(2**28)  # 1 GiB: take several times what the caches hold, which `lscpu` says
 
 
 def bandwidth():

@@ -16,6 +16,6 @@ def usable_cores(quota_file="/sys/fs/cgroup/cpu.max"):
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-torch.set_num_threads(usable_cores())
+torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))  # PyTorch counts no hyper-threads
 # --8<-- [end:cores]
 print(f"{os.cpu_count()} cores in the machine, {torch.get_num_threads()} threads here")
