@@ -422,17 +422,24 @@ claim("amx-speed", "Speed of a training step under bf16 autocast with AMX agains
 # %% [markdown]
 # ## Allocators
 #
-# The same program, with another `malloc`.
+# The same program, with another `malloc`: processes in turn, four times, and the fastest step of each counts.
 
 # %%
 LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
 print(LIBRARIES)
-fastest = {name: child(5, "fp32", "bf16", LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
+preload = {"glibc": {}} | {name: {"LD_PRELOAD": library} for name, library in LIBRARIES.items() if library}
+turns = [{name: child(4, "fp32", "bf16", **variables) for name, variables in preload.items()} for _ in range(4 if len(preload) > 1 else 0)]
+
+
+def fastest(name, precision):
+    return min(turn[name][precision] for turn in turns)
+
+
 for name, library in LIBRARIES.items():
     for precision in ("fp32", "bf16"):
-        here = name in fastest and (precision == "fp32" or FAST)
+        here = name in preload and (precision == "fp32" or FAST)
         claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
-              usual[precision] / fastest[name][precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
+              fastest("glibc", precision) / fastest(name, precision) if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
               because=f"{name} is not installed here" if not library else NO_BF16)
 
 # %% [markdown]

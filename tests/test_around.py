@@ -208,8 +208,9 @@ def test_a_reader_of_an_older_version_is_told_and_can_choose(versions, version, 
         context = browser().new_context(viewport=PHONE)
         tab = context.new_page()
         tab.goto(f"{several.address}{version}/training/one-gpu/", wait_until="networkidle")
-        assert tab.locator(".outdated").is_visible() == older
+        tab.locator(".versions option").first.wait_for(state="attached")  # the list of versions comes after the page
         assert tab.locator(".versions option").all_inner_texts() == ["0.2", "0.1"]
+        assert tab.locator(".outdated").is_visible() == older
         if older:
             assert violations(tab) == []
             tab.locator(".versions").select_option(label="0.2")
