@@ -19,6 +19,7 @@ import jupytext
 import yaml
 
 from .browser import LOOKS, Host, Visit, chromium, executable, violations
+from .problems import Problem
 
 KILOBYTE = 1000
 OVERVIEW, GUIDE, NOTEBOOK = (
@@ -89,8 +90,10 @@ def looks(browser, host, page):
 def lighthouse(address, runs):
     """{category: score of 100} as Lighthouse sees a phone. All categories once, performance as the median of all runs."""
     if not LIGHTHOUSE.exists():
-        raise FileNotFoundError(
-            f"{LIGHTHOUSE} is missing. Fix: make audit (it needs node and npm), or LIGHTHOUSE_RUNS=0 make audit"
+        raise Problem(
+            LIGHTHOUSE,
+            "Lighthouse is not installed",
+            "make audit (it needs node and npm), or LIGHTHOUSE_RUNS=0 make audit",
         )
     scores, performance = {}, []
     for run in range(runs):

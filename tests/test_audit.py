@@ -6,6 +6,7 @@ import pytest
 from built import ROOT
 
 from evidence import audit
+from evidence.problems import Problem
 
 
 @pytest.mark.parametrize(
@@ -76,5 +77,5 @@ def test_the_plain_site_has_the_same_pages(tmp_path, monkeypatch):
 
 def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="Fix: make audit"):
+    with pytest.raises(Problem, match="Lighthouse is not installed. Fix: make audit"):
         audit.lighthouse("http://127.0.0.1/", 1)
