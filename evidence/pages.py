@@ -77,12 +77,13 @@ class Context:
 
 def stored(results):
     """Every record. Read once for all pages, and again when one of their files has changed."""
-    return _stored(results, tuple((path, path.stat().st_mtime_ns) for path in sorted(Path(results).rglob("*.json"))))
+    folder = Path(results)  # one key for every way to write it
+    return _stored(folder, tuple((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*.json"))))
 
 
 @lru_cache(maxsize=1)
 def _stored(results, files):
-    return records.load_all(Path(results))
+    return records.load_all(results)
 
 
 def machines(found):

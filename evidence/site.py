@@ -7,7 +7,6 @@ Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked li
 
 import base64
 import hashlib
-import html
 import os
 import re
 import struct
@@ -15,16 +14,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bs4 import BeautifulSoup
-from mkdocs.plugins import event_priority
+from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
-from mkdocs_jupyter.config import settings
-from mkdocs_jupyter.convert import nb2html
-from nbconvert.exporters.templateexporter import default_filters
 
-from evidence import changes, redirects, twins
-from evidence.claims import MIME
+from evidence import changes, notebook_pages, redirects, twins
 from evidence.notebooks import project
 from evidence.pages import machines, stored
 from evidence.records import RESULTS
@@ -35,9 +29,8 @@ POLICY = (
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 BEHIND = 0.3  # the weight in the search of what stands behind a guide: its notebook, and the old name of a page
+COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
 INLINE = r"<{tag}(?![^>]*(?:\ssrc=|application/json|text/plain))[^>]*>(.*?)</{tag}>"
-
-settings.templates_dir = str(Path(__file__).resolve().parent.parent / "theme" / "notebook")
 
 
 def on_startup(*, command, dirty):
@@ -117,9 +110,7 @@ def on_pre_page(page, *, config, files):
 
     def render(config, files):
         figures.clear()
-        default_filters["figure"] = figure
-        text = nb2html(page.file.abs_src_path, allow_errors=False)
-        text = html.unescape(text.partition("<style>")[0])  # mkdocs-jupyter appends a style sheet
+        text = notebook_pages.markdown(page.file.abs_src_path, figure)
         page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
         page.meta["search"] = {"boost": BEHIND}
         page.meta["description"] = twins.summary(text) or config.site_description
@@ -128,6 +119,20 @@ def on_pre_page(page, *, config, files):
 
     page.render = render  # in place of mkdocs-jupyter's, which converts each notebook a second time for its contents
     return page
+
+
+@event_priority(100)  # before the search reads the page
+def _hide_colours(context, *, page, config, nav):
+    """The colours of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build."""
+    page.coloured, page.content = page.content, COLOUR.sub(r"\1", page.content)
+
+
+@event_priority(-100)
+def _show_colours(context, *, page, config, nav):
+    page.content = page.coloured
+
+
+on_page_context = CombinedEvent(_hide_colours, _show_colours)
 
 
 def on_post_page(output, *, page, config):
@@ -173,39 +178,9 @@ def _ways_in(config, name):
     )
 
 
-def _fence(text, language="text"):
-    """A code block whose fence is longer than any fence inside it."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
-    ticks = "`" * max([3] + [len(run) + 1 for run in re.findall(r"`{3,}", text)])
-    return f"{ticks}{language}\n{text}\n{ticks}"
-
-
 def _size(content, suffix):
     """Width and height of a figure in pixels."""
     if suffix == "png":
         return struct.unpack(">II", content[16:24])
     width, height = re.findall(rb' (?:width|height)="([\d.]+)pt"', content[content.index(b"<svg") :])[:2]
     return round(float(width) * 4 / 3), round(float(height) * 4 / 3)
-
-
-def _numbers_right(output):
-    """Marks the columns of numbers with their headings, for the style sheet."""
-    soup = BeautifulSoup(output, "html.parser")
-    for column in zip(*[row.find_all(["th", "td"]) for row in soup.find_all("tr")]):
-        if all(re.fullmatch(r"-?[\d.,]+(e-?\d+)?", cell.text) for cell in column[1:]):
-            for cell in column:
-                cell["class"] = "number"
-    return f'<div class="scroll">{soup}</div>' if soup.table else str(soup)
-
-
-def _shown_above(result, cell):
-    """Whether a cell's result is the value of a claim in it, which `claim` has shown already."""
-    claims = [output.get("data", {}).get(MIME["claim"], {}) for output in cell.outputs]
-    return result.data["text/plain"] in [str(claim.get("value")) for claim in claims]
-
-
-def _refuse(error):
-    raise ValueError(f"the stored output is an error: {error}")
-
-
-default_filters.update(fence=_fence, numbers_right=_numbers_right, refuse=_refuse, shown_above=_shown_above)

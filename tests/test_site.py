@@ -35,7 +35,7 @@ KILOBYTE = 1000
 # a first visit, by kind of page
 WEIGHTS = {"index.html": 75 * KILOBYTE, "notebooks/": 80 * KILOBYTE, "": 85 * KILOBYTE}
 HEADERS = 400  # bytes that come with each file
-SLOWER_THAN_PLAIN = 3  # times the CPU time of a plain Material site
+LONGER_THAN_PLAIN = 3  # seconds of CPU time that a cold build may take more than a plain Material site; 1 to 1.5 here
 RELOAD = 3  # seconds, on an idle machine
 
 
@@ -510,15 +510,53 @@ def test_another_address_there_changes_the_colab_links_the_site_and_the_install_
 
 
 @pytest.fixture(scope="session")
-def again(checkout, tmp_path_factory):
-    """The site built once more, from another folder."""
+def plain(checkout, tmp_path_factory):
+    """The folder of the same pages with the same theme and nothing of ours: no hook, no records, notebooks as Markdown
+    without outputs."""
+    folder = tmp_path_factory.mktemp("plain")
+    ours = settings()
+    named = [(one if isinstance(one, str) else next(iter(one)), one) for one in ours["markdown_extensions"]]
+    extensions = [one for name, one in named if not name.startswith(("evidence.", "pymdownx.superfences"))]
+    config = {
+        "site_name": "Plain",
+        "theme": {key: value for key, value in ours["theme"].items() if key != "custom_dir"},
+        "plugins": ["search"],
+        "markdown_extensions": [*extensions, "pymdownx.superfences"],
+        "nav": json.loads(json.dumps(ours["nav"]).replace(".ipynb", ".md")),
+    }
+    shutil.copytree(checkout / "docs", folder / "docs")
+    shutil.copytree(checkout / "snippets", folder / "snippets")
+    (folder / "docs" / "notebooks").mkdir()
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    for page in (folder / "docs").rglob("*.md"):
+        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")
+    for path in (checkout / "notebooks").glob("*.py"):
+        text = jupytext.writes(jupytext.read(path), "md")
+        (folder / "docs" / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def in_turn(checkout, plain, tmp_path_factory):
+    """A plain site, ours once more from another folder, a plain site: a machine that gets slower does so for both."""
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "repository"
     shutil.copytree(checkout, elsewhere)
-    return build(tmp_path_factory.mktemp("again"), elsewhere)
+    return [build(tmp_path_factory.mktemp("built"), source) for source in (plain, elsewhere, plain)]
 
 
-def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(site, again):
-    first, second = contents(site.folder), contents(again.folder)
+def test_a_cold_build_takes_at_most_three_seconds_more_than_a_plain_site(in_turn):
+    """CPU time, against the mean of the plain builds before and after."""
+    before, ours, after = in_turn
+    assert [built.returncode for built in in_turn] == [0, 0, 0], before.log
+    pages = [{path.relative_to(built.folder) for path in built.folder.rglob("index.html")} for built in (before, ours)]
+    assert len(pages[0]) > 30 and pages[0] <= pages[1], pages[0] - pages[1]
+    base = (before.cpu + after.cpu) / 2
+    print(f"{ours.cpu:.2f} s against {before.cpu:.2f} s and {after.cpu:.2f} s")
+    assert ours.cpu <= base + LONGER_THAN_PLAIN, f"{ours.cpu:.2f} s against {before.cpu:.2f} s and {after.cpu:.2f} s"
+
+
+def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(site, in_turn):
+    first, second = contents(site.folder), contents(in_turn[1].folder)
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
 
@@ -546,42 +584,6 @@ def test_a_mistake_fails_the_build_and_the_message_names_the_page(checkout, tmp_
     assert built.returncode != 0
     lines = [line for line in built.log.splitlines() if "contribute.md" in line]
     assert not [message for message in mistakes.values() if not any(message in line for line in lines)], built.log
-
-
-def plain_site(checkout, folder):
-    """The same pages with the same theme, and nothing of ours: no hook, no records, notebooks as Markdown without outputs."""
-    ours = settings()
-    named = [(one if isinstance(one, str) else next(iter(one)), one) for one in ours["markdown_extensions"]]
-    extensions = [one for name, one in named if not name.startswith(("evidence.", "pymdownx.superfences"))]
-    plain = {
-        "site_name": "Plain",
-        "theme": {key: value for key, value in ours["theme"].items() if key != "custom_dir"},
-        "plugins": ["search"],
-        "markdown_extensions": [*extensions, "pymdownx.superfences"],
-        "nav": json.loads(json.dumps(ours["nav"]).replace(".ipynb", ".md")),
-    }
-    shutil.copytree(checkout / "docs", folder / "docs")
-    shutil.copytree(checkout / "snippets", folder / "snippets")
-    (folder / "docs" / "notebooks").mkdir()
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(plain), encoding="utf-8")
-    for page in (folder / "docs").rglob("*.md"):
-        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")
-    for path in (checkout / "notebooks").glob("*.py"):
-        (folder / "docs" / "notebooks" / f"{path.stem}.md").write_text(
-            jupytext.writes(jupytext.read(path), "md"), encoding="utf-8"
-        )
-    return folder
-
-
-def test_a_cold_build_takes_at_most_three_times_that_of_a_plain_site(site, again, checkout, tmp_path):
-    """CPU time, the lesser of two: a loaded machine slows both."""
-    plain = plain_site(checkout, tmp_path / "plain")
-    theirs = [build(tmp_path / f"built{number}", plain) for number in range(2)]
-    assert {built.returncode for built in theirs} == {0}, theirs[0].log
-    assert theirs[0].pages.keys() == site.pages.keys()
-    seconds, base = min(site.cpu, again.cpu), min(built.cpu for built in theirs)
-    print(f"{seconds:.2f} s against {base:.2f} s: {seconds / base:.2f}x")
-    assert seconds <= SLOWER_THAN_PLAIN * base, f"{seconds:.2f} s against {base:.2f} s: {seconds / base:.2f}x"
 
 
 def test_an_edit_shows_in_seconds_while_the_site_is_served(checkout, tmp_path):
