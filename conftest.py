@@ -1,17 +1,29 @@
 """For tests and notebooks alike: this checkout's package, its records to compare with, and no model hub."""
 
+import functools
 import os
 import runpy
+import sys
+import tempfile
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from evidence import notebooks
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
+import warm
 
 ROOT = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
 os.environ["HF_HUB_OFFLINE"] = "1"
+if "PYTHON_EXEC" not in os.environ:  # the Python of torchrun's ranks, here and in the workers and kernels that we start
+    warm_folder = tempfile.TemporaryDirectory(prefix="warm-")
+    warm.commands(warm_folder.name)
+    os.environ["PYTHON_EXEC"] = str(Path(warm_folder.name, "python"))
+    os.environ["JUPYTER_PATH"] = warm_folder.name  # and that of kernels
 
 
 def pytest_collection_modifyitems(config, items):
@@ -25,13 +37,22 @@ def pytest_collection_modifyitems(config, items):
             )
 
 
+@functools.cache
+def imports_of(path):
+    """The slow modules that the cells of a notebook import."""
+    cells = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+    return sorted({module for source in cells for module in warm.heavy(source)})
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
-    """The kernel of a notebook starts in the setup of its first cell, with the packages that only this notebook has."""
+    """The kernel of a notebook starts in the setup of its first cell, with the packages that only this notebook has, and
+    from a process that has imported what the notebook will."""
     if item.path.suffix != ".ipynb":
         return (yield)
     shared = os.environ["PYTHONPATH"]
     os.environ["PYTHONPATH"] = notebooks.kernel_path(item.path.stem)
+    os.environ["KERNEL_IMPORTS"] = " ".join(imports_of(item.path))
     try:
         return (yield)
     finally:

@@ -182,10 +182,16 @@ class Visit:
         return sum(self.fetched.values()) - sum(self.figures.values())
 
 
-def violations(tab):
-    """What axe-core finds wrong with the page in a tab, one line for each rule and element."""
+def violations(tab, include="html", exclude=(), rules=()):
+    """What axe-core finds wrong with the page in a tab, one line for each rule and element.
+
+    include, exclude: selectors of what it looks at; rules: those that it tries, all if none is named.
+    """
     tab.evaluate(AXE.read_text(encoding="utf-8"))
-    found = tab.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+    where = {"include": [include], "exclude": list(exclude)}
+    run = "async ([where, options]) => (await axe.run(where, options)).violations"
+    found = tab.evaluate(run, [where, options])
     return [
         f"{rule['id']} ({rule['help']}): {' '.join(node['target'][-1:]) if isinstance(node['target'][-1], str) else node['target']}"
         for rule in found

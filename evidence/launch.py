@@ -42,10 +42,17 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
 
     `timeout`: seconds, after which every process of the run is killed. `folder`: where it runs (default: an empty one).
     `environment`: variables to add. Raises `LaunchError` when the time runs out and, with `check`, when a rank fails.
-    Source of the log layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`.
+    PYTHON_EXEC: as for torchrun, the Python to start, if not this one. Source of the log layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`.
     """
     with tempfile.TemporaryDirectory() as logs, tempfile.TemporaryDirectory() as empty:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        command = [
+            os.environ.get("PYTHON_EXEC", sys.executable),
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(processes),
+        ]
         command += ["--log-dir", logs, "--redirects", "3", str(Path(program).resolve()), *map(str, arguments)]
         quiet = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
         if sys.platform == "linux":

@@ -39,7 +39,7 @@ if missing:
 
 # %%
 import gc
-import json
+import math
 import logging
 import platform
 import random
@@ -377,7 +377,7 @@ gc.collect()
 # %%
 program = Path(tempfile.mkdtemp()) / "step.py"
 program.write_text('''
-import json, sys, time
+import sys, time
 import torch
 
 torch.set_num_threads(1)
@@ -386,60 +386,79 @@ layer = torch.nn.TransformerEncoderLayer(384, 6, 1536, dropout=0.0, batch_first=
 model = torch.nn.TransformerEncoder(layer, 2)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 x = torch.randn(8, 64, 384)
-best = {}
-for name in sys.argv[2:]:
-    for _ in range(int(sys.argv[1])):
-        started = time.process_time()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "bf16"):
-            loss = model(x).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        best[name] = min(time.process_time() - started, best.get(name, 1e9))
-print(json.dumps(best))
+for precision in map(str.strip, sys.stdin):  # a line asks for a step, a line answers with its seconds
+    started = time.process_time()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        loss = model(x).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(time.process_time() - started, flush=True)
 ''')
 
 
-def child(repeats, *precisions, **environment):
-    """Seconds of the fastest step in each precision, of a process with these variables."""
-    run = subprocess.run([sys.executable, program, str(repeats), *precisions], env={**os.environ, **environment},
-                         capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+class Child:
+    """A process with these variables, which trains when it is asked to."""
+
+    def __init__(self, **variables):
+        self.process = subprocess.Popen([sys.executable, program], env={**os.environ, **variables}, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def fastest(self, precision, repeats):
+        """Seconds of the fastest of some steps."""
+        seconds = []
+        for _ in range(repeats):
+            self.process.stdin.write(f"{precision}\n")
+            self.process.stdin.flush()
+            seconds.append(float(self.process.stdout.readline()))
+        return min(seconds)
+
+    def end(self):
+        self.process.communicate()
 
 
-usual = child(5, "fp32", "bf16")
-limited = child(3, "bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE") if X86 else None
+def alone(precision, repeats, **variables):
+    child = Child(**variables)
+    seconds = child.fastest(precision, repeats)
+    child.end()
+    return seconds
+
+
+usual = Child()
+seconds = {precision: usual.fastest(precision, 5) for precision in ("fp32", "bf16")}
+limited = alone("bf16", 3, ONEDNN_MAX_CPU_ISA="AVX512_CORE") if X86 else None
 NO_X86 = "oneDNN's limit is for x86"
 claim("limited-slower", "Time of a training step under bf16 autocast against fp32, oneDNN limited to AVX-512 without bf16, two Transformer layers of width 384, one thread",
-      limited["bf16"] / usual["fp32"] if X86 else None, "x", kind="measured", at_least=1.2, at_most=30, because=NO_X86)
+      limited / seconds["fp32"] if X86 else None, "x", kind="measured", at_least=1.2, at_most=30, because=NO_X86)
 claim("limited-against-native", "Time of a training step under bf16 autocast, oneDNN limited to AVX-512 without bf16, against no limit",
-      limited["bf16"] / usual["bf16"] if X86 and FAST else None, "x", kind="measured", at_least=1.5, at_most=60, because=NO_X86 if not X86 else NO_BF16)
-no_amx = child(6, "bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16") if FAST == "amx_bf16" else None
+      limited / seconds["bf16"] if X86 and FAST else None, "x", kind="measured", at_least=1.5, at_most=60, because=NO_X86 if not X86 else NO_BF16)
+no_amx = alone("bf16", 6, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16") if FAST == "amx_bf16" else None
 claim("amx-speed", "Speed of a training step under bf16 autocast with AMX against AVX512-BF16 alone, the same layers",
-      no_amx and no_amx["bf16"] / usual["bf16"], "x", kind="measured", at_least=0.9, at_most=16, because="this CPU has no AMX")
+      no_amx and no_amx / seconds["bf16"], "x", kind="measured", at_least=0.9, at_most=16, because="this CPU has no AMX")
 
 # %% [markdown]
 # ## Allocators
 #
-# The same program, with another `malloc`: processes in turn, four times, and the fastest step of each counts.
+# The same program, with another `malloc`: a process for each, which take turns, and the fastest step counts.
 
 # %%
 LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
 print(LIBRARIES)
-preload = {"glibc": {}} | {name: {"LD_PRELOAD": library} for name, library in LIBRARIES.items() if library}
-turns = [{name: child(4, "fp32", "bf16", **variables) for name, variables in preload.items()} for _ in range(4 if len(preload) > 1 else 0)]
-
-
-def fastest(name, precision):
-    return min(turn[name][precision] for turn in turns)
+children = {"glibc": usual} | {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
+best = {}
+for turn in range(4):
+    for name, child in children.items():
+        for precision in ("fp32", "bf16"):
+            best[name, precision] = min(child.fastest(precision, 4), best.get((name, precision), math.inf))
+for child in children.values():
+    child.end()
 
 
 for name, library in LIBRARIES.items():
     for precision in ("fp32", "bf16"):
         here = name in preload and (precision == "fp32" or FAST)
         claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
-              fastest("glibc", precision) / fastest(name, precision) if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
+              best["glibc", precision] / best[name, precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
               because=f"{name} is not installed here" if not library else NO_BF16)
 
 # %% [markdown]

@@ -4,12 +4,14 @@ import re
 from functools import cache
 
 import pytest
+from bs4 import BeautifulSoup
 from built import ROOT, browser, host
 
 from evidence.audit import bar
 from evidence.browser import DESKTOP, PHONE, Host, Visit, executable, violations
 from evidence.problems import Problem
 
+CODE = ".highlight code"
 WIDTH = "document.documentElement.scrollWidth"
 LOOK = "[innerWidth, getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)]"
 SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
@@ -25,6 +27,10 @@ PAGES = [address(source) for source in SOURCES]
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page or "overview")
 
 
+def soup(page):
+    return BeautifulSoup((host().site / page / "index.html").read_bytes(), "html.parser")
+
+
 def refuse(problems):
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
@@ -34,13 +40,19 @@ def test_the_sitemap_names_every_page_and_nothing_else():
     assert sorted(host().pages) == sorted(PAGES)
 
 
-def both_looks(tab):
-    """How wide the page is on a phone, and what axe finds there in the light and on a desk in the dark."""
-    width, phone = tab.evaluate(WIDTH), violations(tab)
+def phone_and_desk(tab, look):
+    """What `look` sees of a page on a phone in the light, and then on a desk in the dark."""
+    phone = look(tab)
     tab.emulate_media(color_scheme="dark")
     tab.set_viewport_size(DESKTOP)
     tab.wait_for_timeout(500)  # colours fade from one to the other
-    return width, phone, violations(tab)
+    return phone, look(tab)
+
+
+def both_looks(tab):
+    """How wide the page is on a phone, and what axe finds in both looks. The words in code have a test of their own:
+    they are most of a page's elements, and of a dozen colours."""
+    return tab.evaluate(WIDTH), *phone_and_desk(tab, lambda tab: violations(tab, exclude=[CODE]))
 
 
 @cache
@@ -81,13 +93,33 @@ def test_axe_finds_nothing_wrong_with_a_page_on_a_desk_in_the_dark(page):
     refuse(visits(page).seen[2])
 
 
+def colours_of_code():
+    """{page: the classes of the words in its code}, of the fewest pages that have them all."""
+    left = {page: {each for word in soup(page).select(f"{CODE} [class]") for each in word["class"]} for page in PAGES}
+    chosen = {}
+    while any(left.values()):
+        page = max(left, key=lambda page: len(left[page]))
+        chosen[page] = left[page]
+        left = {other: classes - chosen[page] for other, classes in left.items()}
+    return chosen
+
+
+def test_every_colour_of_code_can_be_read_in_both_looks():
+    pages = colours_of_code()
+    assert len({each for classes in pages.values() for each in classes}) > 20
+    for page in pages:
+        tab = browser().new_page(viewport=PHONE, color_scheme="light")
+        tab.goto(host().address + page)
+        looks = phone_and_desk(tab, lambda tab: violations(tab, include=CODE, rules=["color-contrast"]))
+        tab.close()
+        assert looks == ([], []), page
+
+
 def test_the_second_look_is_at_a_dark_page_on_a_desk():
     context = browser().new_context(viewport=PHONE, color_scheme="light")
     tab = context.new_page()
     tab.goto(host().address)
-    light = tab.evaluate(LOOK)
-    both_looks(tab)
-    dark = tab.evaluate(LOOK)
+    light, dark = phone_and_desk(tab, lambda tab: tab.evaluate(LOOK))
     context.close()
     assert light[0] == PHONE["width"] and dark[0] == DESKTOP["width"]
     assert sum(light[1]) > 600 and sum(dark[1]) < 150, "red, green and blue of the background"
@@ -99,8 +131,14 @@ def test_axe_does_find_what_is_wrong():
     wrong = '<img src="x.png"><p style="color: #999; background: #aaa">grey on grey</p>'
     tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{wrong}</main>')
     found = " ".join(violations(tab))
+    code = (
+        '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">grey</span></code></div>'
+    )
+    tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{code}</main>')
+    in_code, elsewhere = violations(tab, include=CODE, rules=["color-contrast"]), violations(tab, exclude=[CODE])
     tab.close()
     assert "image-alt" in found and "color-contrast" in found
+    assert len(in_code) == 1 and elsewhere == []
 
 
 @every_page

@@ -68,7 +68,8 @@ class Job:
 
     def __init__(self, *command, folder=None, **environment):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        folders = [Path(os.environ["PYTHON_EXEC"]).parent, Path(sys.executable).parent, os.environ["PATH"]]
+        path = os.pathsep.join(map(str, folders))
         environment = {**os.environ, "PATH": path, **CPU, **environment}
         out = {"stdout": self.log, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, **out)

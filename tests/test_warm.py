@@ -1,0 +1,128 @@
+"""A program that is forked from a process with its imports done behaves as one that a reader starts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import warm
+
+WARM = os.environ["PYTHON_EXEC"]
+
+
+def result(python, program, *arguments, **options):
+    done = subprocess.run([python, program, *arguments], capture_output=True, text=True, timeout=120, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(text):
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("head", "modules"),
+    [
+        ("import os\nimport torch\n", ["torch"]),
+        ('"""Words."""\nimport warnings\nwarnings.simplefilter("ignore")\nfrom torch import nn\n', ["torch"]),
+        ("from transformers import LlamaForCausalLM\n", ["transformers.modeling_utils"]),
+        (
+            "from transformers import AutoModel, Trainer\nimport peft\n",
+            ["peft", "transformers.modeling_utils", "transformers.trainer"],
+        ),
+        ("from transformers import AutoTokenizer\n", []),
+        ("import os\nos.environ['A'] = ''\nimport torch\n", []),  # what comes before an import may change it
+        ("def later():\n    import torch\n", []),
+    ],
+)
+def test_what_is_imported_beforehand_is_what_the_head_of_a_program_imports_anyway(head, modules):
+    assert warm.heavy(head) == modules
+
+
+def test_what_a_program_sees_prints_and_returns_is_the_same(program, tmp_path):
+    path = program("""
+import os, sys
+import torch
+print(sys.argv[1:], os.getcwd(), __file__, __name__, sys.path[0], os.environ["RANK"], sys.stdin.read())
+print("error", file=sys.stderr)
+sys.exit(3)
+""")
+    options = {"cwd": tmp_path, "env": os.environ | {"RANK": "7"}, "input": "given"}
+    assert result(WARM, path, "a", "b c", **options) == result(sys.executable, path, "a", "b c", **options)
+
+
+def test_each_program_draws_its_own_numbers(program):
+    path = program(
+        "import random\nimport numpy\nimport torch\nprint(torch.rand(1), numpy.random.rand(), random.random())\n"
+    )
+    first, second = (result(WARM, path)[1].split() for _ in range(2))
+    assert len(first) == 3 and not set(first) & set(second)
+
+
+def test_an_error_looks_the_same(program):
+    path = program("import torch\n\n\ndef broken():\n    raise ValueError('no')\n\n\nbroken()\n")
+    assert result(WARM, path) == result(sys.executable, path)
+
+
+def test_an_import_that_is_forgotten_is_missing(program):
+    path = program("import torch\nprint(transformers)\n")
+    assert "NameError: name 'transformers' is not defined" in result(WARM, path)[2]
+    path = program("import torch\nimport sys\nprint('transformers' in sys.modules)\n")
+    assert result(WARM, path)[:2] == (0, "False\n")
+
+
+def test_a_signal_reaches_the_program_and_its_end_is_reported(program):
+    path = program("import torch, time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        started = subprocess.Popen([WARM, path], stdout=subprocess.PIPE, text=True)
+        assert started.stdout.readline() == "ready\n"
+        started.send_signal(number)
+        assert started.wait(20) == -number
+
+
+def test_a_program_ends_with_the_process_that_stands_for_it(program):
+    path = program("import torch, os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    started = subprocess.Popen([WARM, path], stdout=subprocess.PIPE, text=True)
+    pid = int(started.stdout.readline())
+    started.kill()
+    started.wait()
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_the_second_program_does_not_import_again(program):
+    path = program("import time\nimport torch\nprint(time.process_time())\n")
+    assert float(result(sys.executable, path)[1]) > 0.5
+    result(WARM, path)
+    assert float(result(WARM, path)[1]) < 0.2
+
+
+def test_other_variables_are_other_processes(program):
+    path = program("import torch\nprint(torch.get_num_threads())\n")
+    for threads in ("1", "2"):
+        assert result(WARM, path, env=os.environ | {"OMP_NUM_THREADS": threads})[1] == f"{threads}\n"
+
+
+def test_what_waits_ends_when_its_folder_is_gone(program, tmp_path):
+    folder = tmp_path / "warm"
+    folder.mkdir()
+    warm.commands(folder)
+    path = program("import torch, os\nprint(os.getppid())\n")
+    waiting = int(result(str(folder / "python"), path)[1])
+    assert psutil.Process(waiting).cmdline()[2] == "--serve"
+    for file in sorted(folder.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    Path(folder).rmdir()
+    psutil.wait_procs([psutil.Process(waiting)], timeout=20)
+    assert not psutil.pid_exists(waiting)

@@ -1,0 +1,286 @@
+"""A Python for the tests that has its imports behind it: a program is forked from a process that has done them.
+
+torch, transformers and what Trainer brings take 2 to 6 s of CPU time to import, and the tests start some hundred
+processes. conftest.py names this file's command in PYTHON_EXEC, which torchrun starts its ranks with. Only what the
+import statements at the head of a program bring anyway is there before it starts, so that a program that forgets an
+import fails as it would for a reader. Whatever is not understood here is started as always: another option of Python,
+another system than Linux, a program that begins with something else than imports.
+
+One process waits for each set of imports and each environment (variables, cores, namespaces: what is read at import),
+and ends when nobody has asked for a while or when the tests end.
+"""
+
+import array
+import ast
+import atexit
+import contextlib
+import fcntl
+import gc
+import hashlib
+import importlib
+import json
+import os
+import re
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+OF_ONE_RUN = re.compile(  # variables that differ from run to run, and that nobody reads at import
+    r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PYTEST_\w+|JPY_\w+|KERNEL_IMPORTS|_|SHLVL|(OLD)?PWD"
+)
+IDLE = 90  # seconds after which a process that nobody asks ends
+HEADER = struct.Struct("!I")
+
+
+def commands(folder):
+    """Makes `python` and `torchrun` in `folder`, to be found before others on PATH, and a kernel for notebooks, to be found
+    by JUPYTER_PATH. What waits ends when the folder is gone."""
+    python = f'exec "{sys.executable}" -I -S "{__file__}" "{folder}" "{sys.executable}"'
+    for name, first in (("python", ""), ("torchrun", "-m torch.distributed.run")):
+        Path(folder, name).write_text(f'#!/bin/sh\n{python} {first} "$@"\n')
+        Path(folder, name).chmod(0o755)
+    kernel = Path(folder, "kernels", "python3", "kernel.json")
+    kernel.parent.mkdir(parents=True)
+    start = [str(Path(folder, "python")), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel.write_text(json.dumps({"argv": start, "display_name": "Python 3", "language": "python"}))
+
+
+def heavy(source):
+    """The slow modules that the import statements at the head of a program bring with them."""
+    found = set()
+    for node in ast.parse(source).body:
+        if re.match(r"""['"]|logging\.disable|warnings\.simplefilter""", ast.unparse(node)):
+            continue  # the docstring, and what only silences
+        if isinstance(node, ast.Import):
+            modules, names = [alias.name for alias in node.names], []
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules, names = [node.module], [alias.name for alias in node.names]
+        else:
+            break
+        for root in {module.split(".")[0] for module in modules} & {"torch", "accelerate", "peft", "deepspeed"}:
+            found.add(root)
+        if modules[0].split(".")[0] == "transformers":
+            if any(re.search(r"Model|For[A-Z]", name) for name in names):
+                found.add("transformers.modeling_utils")
+            if any(name.startswith("Train") for name in names):
+                found.add("transformers.trainer")
+        found.update(module for module in modules if module.startswith("evidence."))
+    return sorted(found)
+
+
+def client(folder, python, arguments):
+    """Runs `python arguments`, by a process that has imported, or as always."""
+    job = understood(arguments) if sys.platform == "linux" else None
+    connection = job and connect(Path(folder), python, job["modules"])
+    if not connection:
+        os.execv(python, [python, *arguments])
+    job |= {"cwd": os.getcwd(), "environment": dict(os.environ)}
+    text = json.dumps(job).encode()
+    fds = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
+    connection.sendmsg([HEADER.pack(len(text))], fds)
+    connection.sendall(text)
+    (pid,) = HEADER.unpack(received(connection, HEADER.size))
+    for number in FORWARDED:
+        signal.signal(number, lambda number, _: os.kill(pid, number))
+    (status,) = HEADER.unpack(received(connection, HEADER.size))
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def understood(arguments):
+    """What to run, and the modules that it will import; None for what is to be started as always."""
+    rest = arguments[1:] if arguments[:1] == ["-u"] else arguments
+    job = {"unbuffered": rest != arguments}
+    if rest[:2] == ["-m", "ipykernel_launcher"]:
+        modules = os.environ.get("KERNEL_IMPORTS", "").split()
+        return job | {"module": rest[1], "arguments": rest[2:], "modules": modules} if modules else None
+    if rest[:2] == ["-m", "torch.distributed.run"]:
+        return job | {"module": rest[1], "arguments": rest[2:], "modules": ["torch.distributed.launcher.api"]}
+    if rest[:1] == ["-c"]:
+        job |= {"module": None, "path": "-c", "source": rest[1], "arguments": rest[2:]}
+    elif rest and rest[0].endswith(".py") and Path(rest[0]).is_file():
+        source = Path(rest[0]).read_text(encoding="utf-8")
+        job |= {"module": None, "path": rest[0], "source": source, "arguments": rest[1:]}
+    else:
+        return None
+    job["modules"] = heavy(job["source"])
+    return job if job["modules"] else None
+
+
+def connect(folder, python, modules):
+    """A connection to the process that has imported `modules` in an environment like ours, which is started if need be."""
+    like = {name: value for name, value in os.environ.items() if not OF_ONE_RUN.fullmatch(name)}
+    spaces = [os.stat(f"/proc/self/ns/{space}").st_ino for space in ("mnt", "net", "pid", "user")]
+    key = [modules, sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces]
+    address = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    with open(f"{address}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # ranks ask together
+        if connection := connected(address):
+            return connection
+        with open(f"{address}.log", "w") as log:
+            command = [python, __file__, "--serve", str(address), *modules]
+            server = subprocess.Popen(
+                command, env=like, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        while server.poll() is None:
+            if connection := connected(address):
+                return connection
+            time.sleep(0.02)
+    return None
+
+
+def connected(address):
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(address))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def received(connection, size):
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            sys.exit("warm.py: the process that had imported is gone")
+        data += more
+    return data
+
+
+def serve(address, modules):
+    """Imports, waits, and forks; returns in the child, with its job."""
+    del sys.path[0]  # the folder of this file
+    for module in modules:
+        importlib.import_module(module)
+    gc.freeze()  # nobody looks for garbage among the modules, which would copy them into every fork
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{address}.new")
+    listener.listen(64)
+    os.rename(f"{address}.new", address)
+    select, running, last = selectors.DefaultSelector(), {}, time.monotonic()
+    select.register(listener, selectors.EVENT_READ)
+    while running or time.monotonic() - last < IDLE:
+        if not Path(address).exists():
+            break
+        for ready, _ in select.select(timeout=2):
+            last = time.monotonic()
+            if ready.fileobj is listener:
+                connection, _ = listener.accept()
+                job, fds = request(connection)
+                pid = os.fork()
+                if pid == 0:
+                    select.close()
+                    listener.close()
+                    for other in [connection, *(each for each, _ in running.values())]:
+                        other.close()
+                    for fd in running:
+                        os.close(fd)
+                    become(job, fds)
+                    return job
+                for fd in fds:
+                    os.close(fd)
+                connection.sendall(HEADER.pack(pid))
+                watch = os.pidfd_open(pid)
+                running[watch] = connection, pid
+                select.register(watch, selectors.EVENT_READ)
+                select.register(connection, selectors.EVENT_READ, watch)
+            elif ready.data in running:  # whoever asked is gone, and the job goes with it
+                select.unregister(ready.fileobj)
+                end(running[ready.data][1])
+            elif ready.data is None:
+                connection, pid = running.pop(ready.fd)
+                select.unregister(ready.fd)
+                os.close(ready.fd)
+                if connection in [key.fileobj for key in select.get_map().values()]:
+                    select.unregister(connection)
+                _, status = os.waitpid(pid, 0)
+                with contextlib.suppress(OSError):
+                    connection.sendall(HEADER.pack(status))
+                connection.close()
+    Path(address).unlink(missing_ok=True)
+    os._exit(0)
+
+
+def end(pid):
+    """Kills a job and what it has started: a torchrun's ranks are jobs of their own, which end with who asked for them."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def request(connection):
+    header, ancillary, *_ = connection.recvmsg(HEADER.size, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    fds = array.array("i")
+    fds.frombytes(ancillary[0][2])
+    return json.loads(received(connection, HEADER.unpack(header)[0])), list(fds)
+
+
+def become(job, fds):
+    """Makes the fork what a new Python would be."""
+    os.setsid()
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+        os.close(fd)
+    if job["unbuffered"]:
+        sys.stdout.reconfigure(write_through=True)
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    os.chdir(job["cwd"])
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # each rank draws its own numbers, as after an import of its own
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    sys.argv = [job.get("path") or job["module"], *job["arguments"]]
+    path = job.get("path", "-c")
+    sys.path.insert(0, "" if path == "-c" else str(Path(path).resolve().parent))
+
+
+def run(job):
+    """Runs the program; returns the exit status that Python would give."""
+    try:
+        if job["module"]:
+            runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
+        else:
+            sys.modules["__main__"] = program = types.ModuleType("__main__")
+            if job["path"] != "-c":
+                program.__file__ = job["path"]
+            exec(compile(job["source"], "<string>" if job["path"] == "-c" else job["path"], "exec"), program.__dict__)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:
+        sys.excepthook(type(error), error.with_traceback(error.__traceback__.tb_next), error.__traceback__)
+        return 1
+    return 0
+
+
+def leave(status):
+    """Ends the process, without taking apart what all forks share: that takes longer than many a program."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 0xFF)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "--serve":
+        client(sys.argv[1], sys.argv[2], sys.argv[3:])
+    leave(run(serve(sys.argv[2], sys.argv[3:])))
