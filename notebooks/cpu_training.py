@@ -446,7 +446,7 @@ LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc
 print(LIBRARIES)
 children = {"glibc": usual} | {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
 best = {}
-for turn in range(4):
+for _ in range(4):
     for name, child in children.items():
         for precision in ("fp32", "bf16"):
             best[name, precision] = min(child.fastest(precision, 4), best.get((name, precision), math.inf))
@@ -456,7 +456,7 @@ for child in children.values():
 
 for name, library in LIBRARIES.items():
     for precision in ("fp32", "bf16"):
-        here = name in preload and (precision == "fp32" or FAST)
+        here = name in children and (precision == "fp32" or FAST)
         claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
               best["glibc", precision] / best[name, precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
               because=f"{name} is not installed here" if not library else NO_BF16)
