@@ -1,6 +1,7 @@
 """For tests and notebooks alike: this checkout's package, its records to compare with, and no model hub."""
 
 import functools
+import json
 import os
 import runpy
 import sys
@@ -38,10 +39,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 @functools.cache
-def imports_of(path):
-    """The slow modules that the cells of a notebook import."""
-    cells = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
-    return sorted({module for source in cells for module in warm.heavy(source)})
+def head_of(path):
+    """The slow modules that the cells of a notebook import, and the variables that they set before."""
+    modules, variables = set(), {}
+    for cell in nbformat.read(path, 4).cells:
+        found, given = warm.head(cell.source) if cell.cell_type == "code" else ([], {})
+        variables |= {} if modules else given
+        modules |= set(found)
+    return json.dumps([sorted(modules), variables])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,7 +57,7 @@ def pytest_runtest_setup(item):
         return (yield)
     shared = os.environ["PYTHONPATH"]
     os.environ["PYTHONPATH"] = notebooks.kernel_path(item.path.stem)
-    os.environ["KERNEL_IMPORTS"] = " ".join(imports_of(item.path))
+    os.environ["KERNEL_HEAD"] = head_of(item.path)
     try:
         return (yield)
     finally:

@@ -131,9 +131,7 @@ def test_axe_does_find_what_is_wrong():
     wrong = '<img src="x.png"><p style="color: #999; background: #aaa">grey on grey</p>'
     tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{wrong}</main>')
     found = " ".join(violations(tab))
-    code = (
-        '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">grey</span></code></div>'
-    )
+    code = '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">grey</span></code></div>'
     tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{code}</main>')
     in_code, elsewhere = violations(tab, include=CODE, rules=["color-contrast"]), violations(tab, exclude=[CODE])
     tab.close()

@@ -30,22 +30,26 @@ def program(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("head", "modules"),
+    ("head", "modules", "variables"),
     [
-        ("import os\nimport torch\n", ["torch"]),
-        ('"""Words."""\nimport warnings\nwarnings.simplefilter("ignore")\nfrom torch import nn\n', ["torch"]),
-        ("from transformers import LlamaForCausalLM\n", ["transformers.modeling_utils"]),
+        ("import os\nimport torch\n", ["torch"], {}),
+        ('"""Words."""\nimport warnings\nwarnings.simplefilter("ignore")\nfrom torch import nn\n', ["torch"], {}),
+        ("from transformers import LlamaForCausalLM\n", ["transformers.modeling_utils"], {}),
         (
             "from transformers import AutoModel, Trainer\nimport peft\n",
             ["peft", "transformers.modeling_utils", "transformers.trainer"],
+            {},
         ),
-        ("from transformers import AutoTokenizer\n", []),
-        ("import os\nos.environ['A'] = ''\nimport torch\n", []),  # what comes before an import may change it
-        ("def later():\n    import torch\n", []),
+        ("from transformers import AutoTokenizer\n", [], {}),
+        ("from evidence import claims\nfrom evidence.trace import fake\n", ["evidence.trace"], {}),
+        ("import os\nos.environ['A'] = 'b'\nimport torch\n", ["torch"], {"A": "b"}),
+        ("import os\nos.environ['A'] = made()\nimport torch\n", [], {}),  # what comes before an import may change it
+        ("import os\nos.chdir('/')\nimport torch\n", [], {}),
+        ("def later():\n    import torch\n", [], {}),
     ],
 )
-def test_what_is_imported_beforehand_is_what_the_head_of_a_program_imports_anyway(head, modules):
-    assert warm.heavy(head) == modules
+def test_what_is_imported_beforehand_is_what_the_head_of_a_program_imports_anyway(head, modules, variables):
+    assert warm.head(head) == (modules, variables)
 
 
 def test_what_a_program_sees_prints_and_returns_is_the_same(program, tmp_path):
@@ -106,6 +110,11 @@ def test_the_second_program_does_not_import_again(program):
     assert float(result(sys.executable, path)[1]) > 0.5
     result(WARM, path)
     assert float(result(WARM, path)[1]) < 0.2
+
+
+def test_a_variable_that_a_program_sets_before_an_import_counts_for_it(program):
+    path = program("import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport torch\nprint(torch.get_num_threads())\n")
+    assert result(WARM, path)[1] == "1\n"
 
 
 def test_other_variables_are_other_processes(program):

@@ -35,8 +35,11 @@ from pathlib import Path
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 OF_ONE_RUN = re.compile(  # variables that differ from run to run, and that nobody reads at import
-    r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PYTEST_\w+|JPY_\w+|KERNEL_IMPORTS|_|SHLVL|(OLD)?PWD"
+    r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|_|SHLVL|(OLD)?PWD"
 )
+LAUNCHER = "torch.distributed.launcher.api"
+MODELS, TRAINER = "transformers.modeling_utils", "transformers.trainer"
+READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}  # variables that no import reads
 IDLE = 90  # seconds after which a process that nobody asks ends
 HEADER = struct.Struct("!I")
 
@@ -54,33 +57,42 @@ def commands(folder):
     kernel.write_text(json.dumps({"argv": start, "display_name": "Python 3", "language": "python"}))
 
 
-def heavy(source):
-    """The slow modules that the import statements at the head of a program bring with them."""
-    found = set()
+def head(source):
+    """What the head of a program brings: the slow modules that it imports, and {variable: value} that it sets before."""
+    modules, variables = set(), {}
     for node in ast.parse(source).body:
-        if re.match(r"""['"]|logging\.disable|warnings\.simplefilter""", ast.unparse(node)):
-            continue  # the docstring, and what only silences
-        if isinstance(node, ast.Import):
-            modules, names = [alias.name for alias in node.names], []
+        text = ast.unparse(node)
+        if match := re.fullmatch(r"os\.environ\['(\w+)'\] = ('(.*)'|.*)", text):
+            if match[3] is not None:
+                variables[match[1]] = match[3]
+            elif match[1] not in READ_LATE:
+                break
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                modules |= slow(alias.name, [])
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            modules, names = [node.module], [alias.name for alias in node.names]
-        else:
-            break
-        for root in {module.split(".")[0] for module in modules} & {"torch", "accelerate", "peft", "deepspeed"}:
-            found.add(root)
-        if modules[0].split(".")[0] == "transformers":
-            if any(re.search(r"Model|For[A-Z]", name) for name in names):
-                found.add("transformers.modeling_utils")
-            if any(name.startswith("Train") for name in names):
-                found.add("transformers.trainer")
-        found.update(module for module in modules if module.startswith("evidence."))
-    return sorted(found)
+            modules |= slow(node.module, [alias.name for alias in node.names])
+        elif not re.match(r"""['"]|logging\.disable|warnings\.simplefilter""", text):
+            break  # neither the docstring nor what only silences
+    return sorted(modules), variables
+
+
+def slow(module, names):
+    """The slow modules that importing these names from a module brings."""
+    root = module.split(".")[0]
+    if root == "transformers":
+        models = any(re.search(r"Model|For[A-Z]", name) for name in names)
+        trainer = any(name.startswith("Train") for name in names)
+        return {name for name, is_needed in ((MODELS, models), (TRAINER, trainer)) if is_needed}
+    return {root} & {"torch", "accelerate", "peft", "deepspeed"} or (
+        {module} if module.startswith("evidence.") else set()
+    )
 
 
 def client(folder, python, arguments):
     """Runs `python arguments`, by a process that has imported, or as always."""
     job = understood(arguments) if sys.platform == "linux" else None
-    connection = job and connect(Path(folder), python, job["modules"])
+    connection = job and connect(Path(folder), python, job["modules"], job["variables"])
     if not connection:
         os.execv(python, [python, *arguments])
     job |= {"cwd": os.getcwd(), "environment": dict(os.environ)}
@@ -103,10 +115,11 @@ def understood(arguments):
     rest = arguments[1:] if arguments[:1] == ["-u"] else arguments
     job = {"unbuffered": rest != arguments}
     if rest[:2] == ["-m", "ipykernel_launcher"]:
-        modules = os.environ.get("KERNEL_IMPORTS", "").split()
-        return job | {"module": rest[1], "arguments": rest[2:], "modules": modules} if modules else None
+        modules, variables = json.loads(os.environ.get("KERNEL_HEAD", "[[], {}]"))
+        job |= {"module": rest[1], "arguments": rest[2:], "modules": modules, "variables": variables}
+        return job if modules else None
     if rest[:2] == ["-m", "torch.distributed.run"]:
-        return job | {"module": rest[1], "arguments": rest[2:], "modules": ["torch.distributed.launcher.api"]}
+        return job | {"module": rest[1], "arguments": rest[2:], "modules": [LAUNCHER], "variables": {}}
     if rest[:1] == ["-c"]:
         job |= {"module": None, "path": "-c", "source": rest[1], "arguments": rest[2:]}
     elif rest and rest[0].endswith(".py") and Path(rest[0]).is_file():
@@ -114,13 +127,14 @@ def understood(arguments):
         job |= {"module": None, "path": rest[0], "source": source, "arguments": rest[1:]}
     else:
         return None
-    job["modules"] = heavy(job["source"])
+    job["modules"], job["variables"] = head(job["source"])
     return job if job["modules"] else None
 
 
-def connect(folder, python, modules):
-    """A connection to the process that has imported `modules` in an environment like ours, which is started if need be."""
-    like = {name: value for name, value in os.environ.items() if not OF_ONE_RUN.fullmatch(name)}
+def connect(folder, python, modules, variables):
+    """A connection to the process that has imported `modules` in an environment like ours with these variables more, which
+    is started if need be."""
+    like = {name: value for name, value in os.environ.items() if not OF_ONE_RUN.fullmatch(name)} | variables
     spaces = [os.stat(f"/proc/self/ns/{space}").st_ino for space in ("mnt", "net", "pid", "user")]
     key = [modules, sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces]
     address = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
@@ -163,6 +177,7 @@ def received(connection, size):
 def serve(address, modules):
     """Imports, waits, and forks; returns in the child, with its job."""
     del sys.path[0]  # the folder of this file
+    os.close(os.pidfd_open(os.getpid()))  # where this fails, programs are started as always
     for module in modules:
         importlib.import_module(module)
     gc.freeze()  # nobody looks for garbage among the modules, which would copy them into every fork
