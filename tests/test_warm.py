@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -103,6 +104,20 @@ def test_a_program_ends_with_the_process_that_stands_for_it(program):
     while psutil.pid_exists(pid):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
+    folder = tmp_path / "warm"
+    folder.mkdir()
+    warm.commands(folder)
+    path = program("import torch, os\nprint(os.getppid())\n")
+    waiting = result(str(folder / "python"), path)[1]
+    address = next(each for each in folder.iterdir() if each.is_socket())
+    for sent in (b"", b"\0\0\0\1"):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(address))
+            asking.sendall(sent)
+    assert result(str(folder / "python"), path) == (0, waiting, "")
 
 
 def test_the_second_program_does_not_import_again(program):

@@ -98,16 +98,24 @@ def client(folder, python, arguments):
     job |= {"cwd": os.getcwd(), "environment": dict(os.environ)}
     text = json.dumps(job).encode()
     fds = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
-    connection.sendmsg([HEADER.pack(len(text))], fds)
-    connection.sendall(text)
-    (pid,) = HEADER.unpack(received(connection, HEADER.size))
+    try:
+        connection.sendmsg([HEADER.pack(len(text))], fds)
+        connection.sendall(text)
+        (pid,) = HEADER.unpack(received(connection, HEADER.size))
+    except OSError:  # it was about to end
+        os.execv(python, [python, *arguments])
     for number in FORWARDED:
-        signal.signal(number, lambda number, _: os.kill(pid, number))
+        signal.signal(number, lambda number, _: send(pid, number))
     (status,) = HEADER.unpack(received(connection, HEADER.size))
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
         os.kill(os.getpid(), os.WTERMSIG(status))
     sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def send(pid, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def understood(arguments):
@@ -169,7 +177,7 @@ def received(connection, size):
     while len(data) < size:
         more = connection.recv(size - len(data))
         if not more:
-            sys.exit("warm.py: the process that had imported is gone")
+            raise ConnectionError("warm.py: the other end is gone")
         data += more
     return data
 
@@ -194,7 +202,11 @@ def serve(address, modules):
             last = time.monotonic()
             if ready.fileobj is listener:
                 connection, _ = listener.accept()
-                job, fds = request(connection)
+                try:
+                    job, fds = request(connection)
+                except OSError:  # whoever asked is gone before it has asked
+                    connection.close()
+                    continue
                 pid = os.fork()
                 if pid == 0:
                     select.close()
@@ -207,7 +219,8 @@ def serve(address, modules):
                     return job
                 for fd in fds:
                     os.close(fd)
-                connection.sendall(HEADER.pack(pid))
+                with contextlib.suppress(OSError):
+                    connection.sendall(HEADER.pack(pid))
                 watch = os.pidfd_open(pid)
                 running[watch] = connection, pid
                 select.register(watch, selectors.EVENT_READ)
@@ -241,6 +254,8 @@ def end(pid):
 
 def request(connection):
     header, ancillary, *_ = connection.recvmsg(HEADER.size, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    if not ancillary:
+        raise ConnectionError("nothing was asked")
     fds = array.array("i")
     fds.frombytes(ancillary[0][2])
     return json.loads(received(connection, HEADER.unpack(header)[0])), list(fds)
