@@ -24,7 +24,7 @@ EIGHT = dict(
 )
 # Runs every strategy on real tensors and a real process group; rank 0 prints what the tracker and DDP's hook see.
 REAL = r"""
-import json, sys, torch, torch.distributed as dist
+import json, sys, time, torch, torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -61,9 +61,11 @@ def steps(strategy, number):
             if strategy == "ddp":
                 buckets.clear()
             loss = model(**batch).loss
+            time.sleep(0.2)  # gloo's threads let go of the last buffer a little later
             forward = tracker.snapshot()
             (loss / 1).backward()
             del loss
+            time.sleep(0.2)
             held = tracker.snapshot()
             optimizer.step()
             optimizer.zero_grad()
