@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, _CacheKeyState
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     AutoModelForCausalLM,
@@ -59,6 +60,47 @@ def test_traced_bytes_and_flops_equal_those_of_real_tensors(model, options):
     assert traced.peak_by_category == {category: size for category, size in real.peak_by_category.items() if size}
     assert traced.after_forward == real_after_forward
     assert traced.flops == dict(real.flops)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_taken_from_the_cache_is_what_the_operator_returns(model, monkeypatch):
+    """PyTorch's own check: every operator runs, whether its result is known or not, and the two must be alike."""
+    monkeypatch.setattr(FakeTensorMode, "cache", {})
+    options = {"autocast": torch.bfloat16, "activation_checkpointing": True}
+    hits = FakeTensorMode.cache_hits
+    plain = training_step(*MODELS[model], 2, 48, **options)
+    assert FakeTensorMode.cache_hits - hits > 500
+    with torch._dynamo.config.patch(fake_tensor_cache_crosscheck_enabled=True):
+        checked = training_step(*MODELS[model], 2, 48, **options)
+    assert (checked.peak, checked.flops) == (plain.peak, plain.flops)
+
+
+def test_tensors_that_pytorch_tells_apart_have_keys_of_their_own():
+    with trace._Fake() as mode:
+        base = torch.zeros(4, 6)
+        alike = {
+            "shape": base.as_strided((3, 6), (6, 1)),
+            "stride": base.as_strided((4, 6), (1, 1)),
+            "offset": torch.zeros(4, 6).as_strided((2, 6), (6, 1), 6),
+            "beginning": torch.zeros(4, 6).as_strided((2, 6), (6, 1), 0),
+            "storage": torch.zeros(5, 6)[:4],
+            "dtype": torch.zeros(4, 6, dtype=torch.int32),
+            "device": torch.zeros(4, 6, device="meta"),
+            "gradient": torch.zeros(4, 6, requires_grad=True),
+            "complex": torch.zeros(4, 6, dtype=torch.complex64),
+            "conjugate": torch.zeros(4, 6, dtype=torch.complex64).conj(),
+            "negative": torch._neg_view(base),
+        }
+        with torch.inference_mode():
+            alike["inference"] = torch.zeros(4, 6)
+        keys = []
+        for tensor in (base, *alike.values()):
+            keys.append([])
+            mode._prep_args_for_hash(keys[-1], [tensor], _CacheKeyState(None), [])
+        assert keys[0][0] == (list, 1) and len({tuple(key) for key in keys}) == len(keys)
+        again = []
+        mode._prep_args_for_hash(again, [torch.zeros(4, 6)], _CacheKeyState(None), [])
+        assert again == keys[0]
 
 
 def test_the_tracker_counts_what_the_allocator_hands_out():
