@@ -187,7 +187,8 @@ def violations(tab, include="html", exclude=(), rules=()):
 
     include, exclude: selectors of what it looks at; rules: those that it tries, all if none is named.
     """
-    tab.evaluate(AXE.read_text(encoding="utf-8"))
+    if not tab.evaluate("'axe' in window"):
+        tab.evaluate(AXE.read_text(encoding="utf-8"))
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     where = {"include": [include], "exclude": list(exclude)}
     run = "async ([where, options]) => (await axe.run(where, options)).violations"

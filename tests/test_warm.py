@@ -106,6 +106,19 @@ def test_a_program_ends_with_the_process_that_stands_for_it(program):
         time.sleep(0.1)
 
 
+def test_who_asks_first_may_be_killed_with_all_its_children(program, tmp_path):
+    folder = tmp_path / "warm"
+    folder.mkdir()
+    warm.commands(folder)
+    path = program("import torch, time\nprint('ready', flush=True)\ntime.sleep(3)\nprint('done')\n")
+    first, second = (subprocess.Popen([folder / "python", path], stdout=subprocess.PIPE, text=True) for _ in range(2))
+    assert first.stdout.readline() == second.stdout.readline() == "ready\n"
+    for process in (*psutil.Process(first.pid).children(recursive=True), first):
+        process.kill()
+    assert second.communicate(timeout=60)[0] == "done\n"
+    assert second.returncode == 0
+
+
 def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()

@@ -150,16 +150,14 @@ def connect(folder, python, modules, variables):
         fcntl.flock(lock, fcntl.LOCK_EX)  # ranks ask together
         if connection := connected(address):
             return connection
+        read, write = os.pipe()
+        command = [python, __file__, "--serve", str(address), str(write), *modules]
         with open(f"{address}.log", "w") as log:
-            command = [python, __file__, "--serve", str(address), *modules]
-            server = subprocess.Popen(
-                command, env=like, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        while server.poll() is None:
-            if connection := connected(address):
-                return connection
-            time.sleep(0.02)
-    return None
+            subprocess.run(command, env=like, pass_fds=[write], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        os.close(write)
+        os.read(read, 1)  # until it waits for us, or is gone
+        os.close(read)
+        return connected(address)
 
 
 def connected(address):
@@ -182,8 +180,11 @@ def received(connection, size):
     return data
 
 
-def serve(address, modules):
-    """Imports, waits, and forks; returns in the child, with its job."""
+def serve(address, ready, modules):
+    """Imports, waits, and forks; returns in the child, with its job. Closes `ready` when it waits."""
+    if os.fork():  # it is nobody's child: whoever asks first may be killed with all its children
+        os._exit(0)
+    os.setsid()
     del sys.path[0]  # the folder of this file
     os.close(os.pidfd_open(os.getpid()))  # where this fails, programs are started as always
     for module in modules:
@@ -193,6 +194,7 @@ def serve(address, modules):
     listener.bind(f"{address}.new")
     listener.listen(64)
     os.rename(f"{address}.new", address)
+    os.close(ready)
     select, running, last = selectors.DefaultSelector(), {}, time.monotonic()
     select.register(listener, selectors.EVENT_READ)
     while running or time.monotonic() - last < IDLE:
@@ -313,4 +315,4 @@ def leave(status):
 if __name__ == "__main__":
     if sys.argv[1] != "--serve":
         client(sys.argv[1], sys.argv[2], sys.argv[3:])
-    leave(run(serve(sys.argv[2], sys.argv[3:])))
+    leave(run(serve(sys.argv[2], int(sys.argv[3]), sys.argv[4:])))
