@@ -13,6 +13,7 @@ import pytest
 import warm
 
 WARM = os.environ["PYTHON_EXEC"]
+forked = pytest.mark.skipif(not warm.CAN_FORK, reason="programs are started as always where there is a GPU or no Linux")
 
 
 def result(python, program, *arguments, **options):
@@ -45,6 +46,7 @@ def program(tmp_path):
         ("from evidence import claims\nfrom evidence.trace import fake\n", ["evidence.trace"], {}),
         ("import os\nos.environ['A'] = 'b'\nimport torch\n", ["torch"], {"A": "b"}),
         ("import os\nos.environ['A'] = made()\nimport torch\n", [], {}),  # what comes before an import may change it
+        ("import tempfile\ntempfile.tempdir = tempfile.mkdtemp()\nimport torch\n", ["torch"], {}),
         ("import os\nos.chdir('/')\nimport torch\n", [], {}),
         ("def later():\n    import torch\n", [], {}),
     ],
@@ -119,6 +121,7 @@ def test_who_asks_first_may_be_killed_with_all_its_children(program, tmp_path):
     assert second.returncode == 0
 
 
+@forked
 def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()
@@ -133,11 +136,24 @@ def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
     assert result(str(folder / "python"), path) == (0, waiting, "")
 
 
+@forked
 def test_the_second_program_does_not_import_again(program):
     path = program("import time\nimport torch\nprint(time.process_time())\n")
     assert float(result(sys.executable, path)[1]) > 0.5
     result(WARM, path)
     assert float(result(WARM, path)[1]) < 0.2
+
+
+@forked
+def test_what_imports_more_is_forked_from_what_has_imported_less(program):
+    """What is forked has its objects where the first one has them; a new process has them elsewhere."""
+    head, body = "import sys\nimport torch\n", "print(id(torch), 'accelerate' in sys.modules)\n"
+    torch, has_more = result(WARM, program(head + body))[1].split()
+    assert has_more == "False"
+    assert result(WARM, program(head + "import accelerate\n" + body))[1].split() == [torch, "True"]
+    assert result(WARM, program(head + body))[1].split() == [torch, "False"]
+    other = os.environ | {"OMP_NUM_THREADS": "1"}
+    assert result(WARM, program(head + "import accelerate\n" + body), env=other)[1].split()[0] != torch
 
 
 def test_a_variable_that_a_program_sets_before_an_import_counts_for_it(program):
@@ -151,6 +167,7 @@ def test_other_variables_are_other_processes(program):
         assert result(WARM, path, env=os.environ | {"OMP_NUM_THREADS": threads})[1] == f"{threads}\n"
 
 
+@forked
 def test_what_waits_ends_when_its_folder_is_gone(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()

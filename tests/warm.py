@@ -4,10 +4,11 @@ torch, transformers and what Trainer brings take 2 to 6 s of CPU time to import,
 processes. conftest.py names this file's command in PYTHON_EXEC, which torchrun starts its ranks with. Only what the
 import statements at the head of a program bring anyway is there before it starts, so that a program that forgets an
 import fails as it would for a reader. Whatever is not understood here is started as always: another option of Python,
-another system than Linux, a program that begins with something else than imports.
+another system than Linux, a machine with a GPU, a program that begins with something else than imports.
 
 One process waits for each set of imports and each environment (variables, cores, namespaces: what is read at import),
-and ends when nobody has asked for a while or when the tests end.
+and ends when nobody has asked for a while or when the tests end. It is forked from one that has imported a part of the
+set, where there is one.
 """
 
 import array
@@ -33,14 +34,20 @@ import time
 import types
 from pathlib import Path
 
+CAN_FORK = sys.platform == "linux" and not Path("/dev/nvidiactl").exists()  # a GPU's driver does not survive a fork
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-OF_ONE_RUN = re.compile(  # variables that differ from run to run, and that nobody reads at import
-    r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|_|SHLVL|(OLD)?PWD"
+# Variables that differ from run to run, and that nobody reads at import: of torchrun and its ranks, of pytest and Jupyter, of
+# the shell, of the programs of our pages.
+OF_ONE_RUN = re.compile(
+    r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|TORCH_NCCL_\w+|GLOO_\w+"
+    r"|TORCH_DISABLE_SHARE_RDZV_TCP_STORE|_TORCHINDUCTOR_\w+|TOKENIZERS_PARALLELISM"
+    r"|FSDP_\w+|ACCELERATE_USE_FSDP|SLURM_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|PATH|_|SHLVL|(OLD)?PWD"
+    r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL"
 )
 LAUNCHER = "torch.distributed.launcher.api"
 MODELS, TRAINER = "transformers.modeling_utils", "transformers.trainer"
 READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}  # variables that no import reads
-IDLE = 90  # seconds after which a process that nobody asks ends
+IDLE = 180  # seconds after which a process that nobody asks ends
 HEADER = struct.Struct("!I")
 
 
@@ -72,8 +79,8 @@ def head(source):
                 modules |= slow(alias.name, [])
         elif isinstance(node, ast.ImportFrom) and not node.level:
             modules |= slow(node.module, [alias.name for alias in node.names])
-        elif not re.match(r"""['"]|logging\.disable|warnings\.simplefilter""", text):
-            break  # neither the docstring nor what only silences
+        elif not re.match(r"""['"]|logging\.disable|warnings\.simplefilter|tempfile\.tempdir""", text):
+            break  # neither the docstring nor what no import asks for
     return sorted(modules), variables
 
 
@@ -91,16 +98,13 @@ def slow(module, names):
 
 def client(folder, python, arguments):
     """Runs `python arguments`, by a process that has imported, or as always."""
-    job = understood(arguments) if sys.platform == "linux" else None
+    job = understood(arguments) if CAN_FORK else None
     connection = job and connect(Path(folder), python, job["modules"], job["variables"])
     if not connection:
         os.execv(python, [python, *arguments])
     job |= {"cwd": os.getcwd(), "environment": dict(os.environ)}
-    text = json.dumps(job).encode()
-    fds = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
     try:
-        connection.sendmsg([HEADER.pack(len(text))], fds)
-        connection.sendall(text)
+        ask(connection, job, [0, 1, 2])
         (pid,) = HEADER.unpack(received(connection, HEADER.size))
     except OSError:  # it was about to end
         os.execv(python, [python, *arguments])
@@ -144,20 +148,47 @@ def connect(folder, python, modules, variables):
     is started if need be."""
     like = {name: value for name, value in os.environ.items() if not OF_ONE_RUN.fullmatch(name)} | variables
     spaces = [os.stat(f"/proc/self/ns/{space}").st_ino for space in ("mnt", "net", "pid", "user")]
-    key = [modules, sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces]
-    address = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    place = json.dumps([sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces])
+    address = folder / f"{short(place)}-{short(json.dumps(modules))}"
     with open(f"{address}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # ranks ask together
         if connection := connected(address):
             return connection
+        Path(f"{address}.modules").write_text(json.dumps(modules), encoding="utf-8")
         read, write = os.pipe()
-        command = [python, __file__, "--serve", str(address), str(write), *modules]
-        with open(f"{address}.log", "w") as log:
-            subprocess.run(command, env=like, pass_fds=[write], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if not fork_of_another(address, modules, write):
+            command = [python, __file__, "--serve", str(address), str(write), *modules]
+            with open(f"{address}.log", "w") as log:
+                subprocess.run(command, env=like, pass_fds=[write], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         os.close(write)
         os.read(read, 1)  # until it waits for us, or is gone
         os.close(read)
         return connected(address)
+
+
+def short(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def fork_of_another(address, modules, pipe):
+    """Whether a process of the same place that has imported the most of `modules`, and nothing else, could be asked to fork."""
+    place, others = address.name.split("-")[0], []
+    for path in address.parent.glob(f"{place}-*.modules"):
+        imported = json.loads(path.read_text(encoding="utf-8") or "[]")
+        if path.stem != address.name and set(imported) <= set(modules):
+            others.append((len(imported), path.stem))
+    for _, name in sorted(others, reverse=True):
+        if connection := connected(address.with_name(name)):
+            with contextlib.suppress(OSError), connection:
+                ask(connection, {"serve": str(address), "modules": modules}, [pipe])
+                return bool(received(connection, 2 * HEADER.size))  # that it has started, and has let go of it
+    return False
+
+
+def ask(connection, job, fds):
+    text = json.dumps(job).encode()
+    connection.sendmsg([HEADER.pack(len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    connection.sendall(text)
 
 
 def connected(address):
@@ -180,12 +211,11 @@ def received(connection, size):
     return data
 
 
-def serve(address, ready, modules):
-    """Imports, waits, and forks; returns in the child, with its job. Closes `ready` when it waits."""
+def serve(address, pipe, modules):
+    """Imports, waits, and forks; returns in the child, with its job. Closes `pipe` when it waits."""
     if os.fork():  # it is nobody's child: whoever asks first may be killed with all its children
         os._exit(0)
     os.setsid()
-    del sys.path[0]  # the folder of this file
     os.close(os.pidfd_open(os.getpid()))  # where this fails, programs are started as always
     for module in modules:
         importlib.import_module(module)
@@ -194,7 +224,7 @@ def serve(address, ready, modules):
     listener.bind(f"{address}.new")
     listener.listen(64)
     os.rename(f"{address}.new", address)
-    os.close(ready)
+    os.close(pipe)
     select, running, last = selectors.DefaultSelector(), {}, time.monotonic()
     select.register(listener, selectors.EVENT_READ)
     while running or time.monotonic() - last < IDLE:
@@ -217,6 +247,8 @@ def serve(address, ready, modules):
                         other.close()
                     for fd in running:
                         os.close(fd)
+                    if "serve" in job:
+                        return job | {"pipe": fds[0]}
                     become(job, fds)
                     return job
                 for fd in fds:
@@ -315,4 +347,8 @@ def leave(status):
 if __name__ == "__main__":
     if sys.argv[1] != "--serve":
         client(sys.argv[1], sys.argv[2], sys.argv[3:])
-    leave(run(serve(sys.argv[2], int(sys.argv[3]), sys.argv[4:])))
+    del sys.path[0]  # the folder of this file
+    job = serve(sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    while "serve" in job:  # to import more, for programs that import more
+        job = serve(job["serve"], job["pipe"], job["modules"])
+    leave(run(job))
