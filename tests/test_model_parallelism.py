@@ -180,6 +180,9 @@ report("ep_dense", lambda: load("two", fsdp_size=2, ep_size=2))
 report("experts", lambda: load("seven", Qwen3MoeForCausalLM, fsdp_size=2, ep_size=2))
 """
 TRAINER = """
+import deepspeed
+
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
 AcceleratorState._reset_state(reset_partial_state=True)  # what the bad input left
 report("ulysses_trainer", lambda: program("ulysses_trainer"))  # last: DeepSpeed replaces the attention for good
 """

@@ -56,6 +56,10 @@ dist.all_reduce = counted
 for program in sys.argv[1:]:
     sys.argv = program.split()
     print("==", program.split("/")[-1], flush=True)
+    if "/zero.py" in program:
+        import deepspeed
+
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
     runpy.run_path(sys.argv[0])
     print("all-reduces", sum("group" in call for call in calls), flush=True)
     calls.clear()

@@ -167,7 +167,7 @@ def connect(folder, python, modules, variables):
 
 
 def short(text):
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:8]  # a socket's whole path has 107 bytes at most
 
 
 def fork_of_another(address, modules, pipe):
