@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGES = ("torch", "transformers", "accelerate")
 CPU_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8")
-AMD_FAMILIES = {"23": "zen2", "25": "zen3", "26": "zen5"}  # the virtual machines of a cloud often hide the model
+AMD_FAMILIES = {"23": "Zen2", "25": "Zen3", "26": "Zen5"}  # the virtual machines of a cloud often hide the model
 
 
 def describe():
@@ -30,9 +30,7 @@ def describe():
     if "COLAB_RELEASE_TAG" in os.environ:
         name = f"colab-{name}"
     name = _slug(os.environ.get("EVIDENCE_MACHINE", "")) or name
-    label = machine.get("gpu") or " ".join(
-        filter(None, [cpu["model"], cpu["generation"].capitalize(), f"{os.cpu_count()} cores"])
-    )
+    label = machine.get("gpu") or " ".join(filter(None, [cpu["model"], cpu["generation"], f"{os.cpu_count()} cores"]))
     return {"name": name, "label": label} | machine
 
 
@@ -60,8 +58,10 @@ def _cpu():
     model = re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", fields.get("model name", platform.machine()))
     generation = AMD_FAMILIES.get(fields.get("cpu family", ""), "") if fields.get("vendor_id") == "AuthenticAMD" else ""
     flags = set(fields.get("flags", "").split())
-    if generation == "zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
-        generation = "zen4"
+    if "amx_bf16" in flags and not re.search(r"\d", model):  # Intel's hide it too, and AMX is what one asks for
+        generation = "with AMX"
+    if generation == "Zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
+        generation = "Zen4"
     return {
         "model": " ".join(model.split()),
         "generation": generation,

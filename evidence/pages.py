@@ -58,6 +58,7 @@ class Context:
         self.records, self.page, self.colab = stored(results), page, colab
         self.results = results
         self.machines = list(machines(self.records))
+        self.gpus = {record.machine for found in self.records.values() for record in found if has_gpu(record)}
         path = PurePosixPath(page)
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
         self.root = "../" * depth if page else ""
@@ -100,25 +101,23 @@ def has_gpu(record):
     return "gpu" in record.data["machine"]
 
 
-def choose(entries, where):
-    """The (record, claim) of a sentence about a CPU or a GPU: the newest with a value, of such a machine."""
-    valued = [entry for entry in entries if "value" in entry[1] and has_gpu(entry[0]) == (where == "gpu")]
-    return max(valued, key=lambda entry: entry[0].date, default=None)
-
-
-def per_machine(context, entries):
+def per_machine(context, entries, where=None):
     """{machine: its entry, or None}. Under "" stands what is shown until the reader has chosen a machine: the first that
-    has a value; nothing else, where the figure is the same everywhere or there is no other machine."""
-    on = {record.machine: (record, entry) for record, entry in entries}
-    found = {name: on.get(name) for name in context.machines}
+    has a value; nothing else, where the figure is the same everywhere or there is no other machine.
+
+    where: "cpu" or "gpu", for a sentence about one. It shows no machine of the other kind: who has chosen one sees the
+    first."""
+    asked = [name for name in context.machines if not where or (name in context.gpus) == (where == "gpu")]
+    on = {record.machine: (record, entry) for record, entry in entries if record.machine in asked}
+    found = {name: on.get(name) for name in asked}
     measured = entries[0][1]["kind"] == "measured"
-    ranked = filter(None, found.values()) if measured else entries
-    first = next((entry for entry in ranked if entry[1].keys() & {"value", "rows"}), None)
-    return {"": first} | (found if measured and len(found) > 1 else {})
+    first = next((e for e in (found if measured else on).values() if e and e[1].keys() & {"value", "rows"}), None)
+    others = {name: first for name in context.machines if name not in asked}
+    return {"": first} | (found | others if measured and len(found) > 1 else {})
 
 
 def shown_value(entry):
-    """What a sentence shows of an entry that `per_machine` or `choose` has found."""
+    """What a sentence shows of an entry that `per_machine` has found."""
     if entry is None:
         return NOT_MEASURED, ""
     if "value" not in entry[1]:
@@ -159,7 +158,7 @@ class ClaimPattern(InlineProcessor):
                 "aria-describedby": f"kind-{kind}",
             },
         )
-        choices = {where: choose(entries, where)} if where else per_machine(self.context, entries)
+        choices = per_machine(self.context, entries, where)
         shown = alternatives({name: shown_value(entry) for name, entry in choices.items()})
         for number, (what, names) in enumerate(shown.items()):
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))

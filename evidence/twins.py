@@ -105,7 +105,7 @@ def _prose(context, text, used):
     def figure(match):
         used[match[1]] = True
         entries = find(context.records, match[1], match[2])
-        chosen = pages.choose(entries, match[3]) if match[3] else pages.per_machine(context, entries)[""]
+        chosen = pages.per_machine(context, entries, match[3])[""]
         if not chosen or "value" not in chosen[1]:
             return pages.shown_value(chosen)[0]
         record, claim = chosen

@@ -236,7 +236,7 @@ decoder_claims("dynamic", "int8, torch dynamic", (1.5, 15), (1.5, 6), (0.3, 0.4)
 decoder_claims("torchao-weights", "int8 weights, torchao", (0.6, 1.4), (0.4, 2.2), (0.3, 0.4))
 decoder_claims("torchao-dynamic", "int8 dynamic, torchao", (1.2, 8), (0.2, 1.5), (0.3, 0.4), need="int8")
 decoder_claims("bnb-int8", "int8, bitsandbytes", (0.8, 6), (0.3, 2.5), (0.25, 0.45), need="bf16")
-decoder_claims("nf4", "nf4, bitsandbytes", (0.8, 6), (1.1, 5), (0.25, 0.45), need="bf16")
+decoder_claims("nf4", "nf4, bitsandbytes", (0.4, 6), (1.1, 5), (0.25, 0.45), need="bf16")
 claim("first-token", f"Time of the first token against each later one, prompt of {PROMPT} tokens, fp32, {WHAT}",
       first["fp32"] / later["fp32"], "x", kind="measured", at_least=3, at_most=40, spread=prefill["fp32"].spread)
 claim("prompt-token", f"Time of a prompt token against each later token, prompt of {PROMPT} tokens, fp32, {WHAT}",

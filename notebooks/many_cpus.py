@@ -162,8 +162,6 @@ claim("omp-default", "Threads that torchrun gives to each of two processes where
 PROGRAM = r"""
 import contextlib, json, logging, os, pydoc_data.topics, socket, struct, subprocess, sys, time, warnings
 
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # two cores for both, however many there are
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 import torch
@@ -175,6 +173,9 @@ from torch.distributed.algorithms.model_averaging.utils import average_parameter
 from torch.nn.parallel import DistributedDataParallel as DDP
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
 
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # two cores for both, however many there are
+torch.set_num_threads(2)
 OWN_NETWORK = sys.argv[1] == "own"
 found = {}
 

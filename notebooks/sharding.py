@@ -291,6 +291,7 @@ from transformers.utils.logging import disable_progress_bar
 from evidence.ranks import RankTracker
 
 disable_progress_bar()
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
 torch.set_num_threads(1)
 gpu, folder = torch.cuda.is_available(), sys.argv[1]
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")

@@ -66,7 +66,7 @@ def test_a_twin_says_all_figures_with_their_kind(page):
     code = re.compile(r"```[\s\S]*?```|`[^`\n]*`")
     for notebook, name, where in re.findall(pages.CLAIM, code.sub("", source.read_text(encoding="utf-8"))):
         entries = find(context.records, notebook, name)
-        chosen = pages.choose(entries, where) if where else pages.per_machine(context, entries)[""]
+        chosen = pages.per_machine(context, entries, where)[""]
         if chosen and "value" in chosen[1]:
             assert f"{format_value(chosen[1]['value'], chosen[1]['unit'])} ({chosen[1]['kind']}" in text, name
         else:

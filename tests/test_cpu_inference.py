@@ -21,7 +21,7 @@ from transformers.cli import serve
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
 from transformers.quantizers import quantizer_gguf
 
-from evidence import notebooks
+from evidence import notebooks, records
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets" / "cpu_inference"
@@ -271,6 +271,17 @@ def test_the_quantiser_refuses_the_shapes_of_the_exporter(run_snippet, monkeypat
 
 
 # OpenVINO
+
+
+def test_with_amx_openvino_in_bf16_is_ahead_of_every_int8_at_batch_8_and_else_int8_in_onnx_runtime_is():
+    found = records.load_all(ROOT / "results")["exported_models"]
+    assert len({"amx_bf16" in record.data["machine"]["cpu_features"] for record in found}) == 2
+    for record in found:
+        speed = {name: claim.get("value") for name, claim in record.data["claims"].items()}
+        int8 = [speed[f"{way}-many"] for way in ("int8", "onnx-int8", "openvino-int8")]
+        with_amx = "amx_bf16" in record.data["machine"]["cpu_features"]
+        assert (speed["openvino-bf16-many"] > max(int8)) == with_amx, record.machine
+        assert speed["openvino-bf16-one"] < speed["onnx-int8-one"], record.machine
 
 
 def test_openvino_chooses_bf16_by_itself_where_the_cpu_has_it(run_snippet):

@@ -18,6 +18,8 @@ from programs import too_much_to_read, wrong_arguments
 from torch import nn
 from transformers import BertConfig, HfArgumentParser, Trainer, TrainingArguments
 
+from evidence import records
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "snippets" / "cpu_training"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
@@ -335,6 +337,15 @@ def test_dropout_in_attention_which_bert_has_by_default_takes_the_math_kernel():
             nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=dropout)
         called = {event.key for event in profiled.key_averages() if "_scaled_dot_product" in event.key}
         assert [name for name in called if kernel in name], called
+
+
+def test_on_the_xeon_an_allocator_gains_more_and_denormals_cost_more_than_on_the_epyc():
+    speed = {
+        "amx_bf16" in record.data["machine"]["cpu_features"]: record.data["claims"]
+        for record in records.load_all(ROOT / "results")["cpu_training"]
+    }
+    for name in ("tcmalloc-minimal-fp32", "tcmalloc-minimal-bf16", "jemalloc-fp32", "jemalloc-bf16", "denormal-slower"):
+        assert speed[True][name]["value"] > speed[False][name]["value"], name
 
 
 def test_flush_denormal_makes_tiny_numbers_0(run_snippet):

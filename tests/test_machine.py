@@ -65,6 +65,13 @@ def test_zen_3_is_told_from_zen_4_of_the_same_family_by_its_instructions(cpu, mo
     assert cpu("AMD EPYC", "AuthenticAMD", "25")["name"] == "epyc-zen3-4core"
 
 
+def test_a_xeon_that_hides_its_model_is_named_by_amx(cpu, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CPUINFO", CPUINFO.replace("avx512_bf16", "avx512_bf16 amx_bf16"))
+    here = cpu("Intel(R) Xeon(R) Processor")
+    assert (here["name"], here["label"]) == ("intel-xeon-with-amx-4core", "Intel Xeon with AMX 4 cores")
+    assert cpu("Intel(R) Xeon(R) Platinum 8488C")["name"] == "intel-xeon-platinum-8488c-4core"
+
+
 def test_a_gpu_names_the_machine(monkeypatch):
     import torch
 

@@ -130,6 +130,16 @@ class TestClaimInASentence:
         assert render("[[tiny:step-speed@cpu]]").find("button").text == "2.3x"
         assert render("[[tiny:step-speed@gpu]]").find("button").text == "7.5x"
 
+    def test_a_sentence_about_a_cpu_follows_the_choice_of_a_cpu_and_shows_none_of_a_gpu(self, gpu):
+        add_record(gpu, {"name": "older"}, date="2020-01-01", step_speed=1.5)
+        shown_on = {
+            machine: span.text
+            for span in render("[[tiny:step-speed@cpu]]").find("button").find_all("span")
+            for machine in span["data-on"].split()
+        }
+        kept = records.load(gpu.record).machine
+        assert shown_on == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
+
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
         assert shown(render("[[tiny:step-speed]]").find("button")) == "2.3x"
