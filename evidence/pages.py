@@ -72,6 +72,10 @@ class Context:
         path = Path("docs", self.page)
         return Problem(path, what, fix, line_of(read_text(path), fragment) if path.is_file() else None)
 
+    def shown_run(self, notebook):
+        """The record of a notebook that a page shows until the reader has chosen a machine."""
+        return min(self.records[notebook], key=lambda record: self.machines.index(record.machine))
+
     def record_url(self, record):
         return f"{self.root}results/{record.notebook}/{record.machine}.json"
 
@@ -295,10 +299,10 @@ def _versions(record):
 def _foot(context, notebooks):
     items = []
     for notebook in sorted(notebooks):
-        newest = context.records[notebook][0]
+        run = context.shown_run(notebook)
         items.append(
-            f'<li><a href="{context.notebook_url(notebook)}">{notebook}</a>: {newest.date}, {escape(newest.data["machine"]["label"])}, '
-            f"{escape(_versions(newest))}{_in_colab(context, notebook)}</li>"
+            f'<li><a href="{context.notebook_url(notebook)}">{notebook}</a>: {run.date}, {escape(run.data["machine"]["label"])}, '
+            f"{escape(_versions(run))}{_in_colab(context, notebook)}</li>"
         )
     return f"<p>The figures of this page come from these runs:</p><ul>{''.join(items)}</ul>"
 

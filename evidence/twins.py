@@ -214,9 +214,9 @@ def _runs(context, used):
     if not used:
         return ""
     lines = [
-        f"- {name}: {newest.date}, {newest.data['machine']['label']}, "
-        + ", ".join(f"{library} {version}" for library, version in newest.data["software"].items())
-        for name, newest in sorted((name, context.records[name][0]) for name in used)
+        f"- {name}: {run.date}, {run.data['machine']['label']}, "
+        + ", ".join(f"{library} {version}" for library, version in run.data["software"].items())
+        for name, run in sorted((name, context.shown_run(name)) for name in used)
     ]
     return "\nThe figures of this page come from these runs:\n\n" + "\n".join(lines) + "\n"
 

@@ -111,6 +111,10 @@ class TestClaimInASentence:
         assert "The figures of this page come from these runs:" in foot.text and "Test machine" in foot.text
         assert not render("No figure.").select(".evidence-foot")
 
+    def test_the_run_that_is_named_is_the_one_whose_figures_are_shown(self, gpu):
+        foot = render("[[tiny:step-speed]]").select_one(".evidence-foot li")
+        assert "NVIDIA X" in foot.text and "Test machine" not in foot.text
+
     def test_a_page_says_under_its_title_how_old_the_oldest_of_its_runs_is(self, repository):
         line = render("# Title\n\n[[tiny:peak-memory]]").find("h1").find_next_sibling()
         assert line.text == f"Figures last verified {records.load(repository.record).date}"

@@ -145,15 +145,21 @@ def test_the_second_program_does_not_import_again(program):
 
 
 @forked
-def test_what_imports_more_is_forked_from_what_has_imported_less(program):
+def test_what_imports_more_is_forked_from_what_has_imported_less(program, tmp_path):
     """What is forked has its objects where the first one has them; a new process has them elsewhere."""
-    head, body = "import sys\nimport torch\n", "print(id(torch), 'accelerate' in sys.modules)\n"
-    torch, has_more = result(WARM, program(head + body))[1].split()
+    folder = tmp_path / "warm"  # of its own: another test may have asked for the same imports
+    folder.mkdir()
+    warm.commands(folder)
+
+    def said(head, **options):
+        text = f"import sys\nimport torch\n{head}print(id(torch), 'accelerate' in sys.modules)\n"
+        return result(str(folder / "python"), program(text), **options)[1].split()
+
+    torch, has_more = said("")
     assert has_more == "False"
-    assert result(WARM, program(head + "import accelerate\n" + body))[1].split() == [torch, "True"]
-    assert result(WARM, program(head + body))[1].split() == [torch, "False"]
-    other = os.environ | {"OMP_NUM_THREADS": "1"}
-    assert result(WARM, program(head + "import accelerate\n" + body), env=other)[1].split()[0] != torch
+    assert said("import accelerate\n") == [torch, "True"]
+    assert said("") == [torch, "False"]
+    assert said("import accelerate\n", env=os.environ | {"OMP_NUM_THREADS": "1"})[0] != torch
 
 
 def test_a_variable_that_a_program_sets_before_an_import_counts_for_it(program):
