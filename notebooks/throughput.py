@@ -46,7 +46,8 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-tempfile.tempdir = tempfile.mkdtemp()  # below it PyTorch keeps kernels and its own compiled headers: every run compiles anew
+tempfile.tempdir = tempfile.mkdtemp()  # below it PyTorch keeps its own compiled headers: every run compiles anew
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # where it keeps kernels
 
 import matplotlib.pyplot as plt
 import torch

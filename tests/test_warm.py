@@ -159,7 +159,7 @@ def test_what_imports_more_is_forked_from_what_has_imported_less(program, tmp_pa
     assert has_more == "False"
     assert said("import accelerate\n") == [torch, "True"]
     assert said("") == [torch, "False"]
-    assert said("import accelerate\n", env=os.environ | {"OMP_NUM_THREADS": "1"})[0] != torch
+    assert said("import accelerate\n", env=os.environ | {"ANOTHER": "place"})[0] != torch
 
 
 def test_a_variable_that_a_program_sets_before_an_import_counts_for_it(program):
