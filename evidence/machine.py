@@ -25,12 +25,12 @@ def describe():
     name = (
         _slug(machine["gpu"])
         if "gpu" in machine
-        else _slug(f"{cpu['model']} {cpu['generation']}") + f"-{os.cpu_count()}core"
+        else _slug(f"{cpu['model']} {cpu['variant']}") + f"-{os.cpu_count()}core"
     )
     if "COLAB_RELEASE_TAG" in os.environ:
         name = f"colab-{name}"
     name = _slug(os.environ.get("EVIDENCE_MACHINE", "")) or name
-    label = machine.get("gpu") or " ".join(filter(None, [cpu["model"], cpu["generation"], f"{os.cpu_count()} cores"]))
+    label = machine.get("gpu") or " ".join(filter(None, [cpu["model"], cpu["variant"], f"{os.cpu_count()} cores"]))
     return {"name": name, "label": label} | machine
 
 
@@ -54,17 +54,17 @@ def _cpu():
     try:
         fields = dict(re.findall(r"^(\S[^\t:]*?)\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.M))
     except OSError:
-        return {"model": platform.processor() or platform.machine(), "generation": "", "features": []}
+        return {"model": platform.processor() or platform.machine(), "variant": "", "features": []}
     model = re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", fields.get("model name", platform.machine()))
-    generation = AMD_FAMILIES.get(fields.get("cpu family", ""), "") if fields.get("vendor_id") == "AuthenticAMD" else ""
+    variant = AMD_FAMILIES.get(fields.get("cpu family", ""), "") if fields.get("vendor_id") == "AuthenticAMD" else ""
     flags = set(fields.get("flags", "").split())
     if "amx_bf16" in flags and not re.search(r"\d", model):  # Intel's hide it too, and AMX is what one asks for
-        generation = "with AMX"
-    if generation == "Zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
-        generation = "Zen4"
+        variant = "with AMX"
+    if variant == "Zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
+        variant = "Zen4"
     return {
         "model": " ".join(model.split()),
-        "generation": generation,
+        "variant": variant,
         "features": [f for f in CPU_FEATURES if f in flags],
     }
 

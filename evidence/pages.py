@@ -115,7 +115,8 @@ def per_machine(context, entries, where=None):
     on = {record.machine: (record, entry) for record, entry in entries if record.machine in asked}
     found = {name: on.get(name) for name in asked}
     measured = entries[0][1]["kind"] == "measured"
-    first = next((e for e in (found if measured else on).values() if e and e[1].keys() & {"value", "rows"}), None)
+    ranked = filter(None, found.values()) if measured else on.values()
+    first = next((entry for entry in ranked if entry[1].keys() & {"value", "rows"}), None)
     others = {name: first for name in context.machines if name not in asked}
     return {"": first} | (found | others if measured and len(found) > 1 else {})
 
@@ -246,7 +247,7 @@ def _verified(context, notebooks):
     line = etree.Element("p", {"class": "verified", "data-search-exclude": ""})
     line.text = "Figures last verified "
     link = etree.SubElement(line, "a", {"href": "#runs"})
-    link.text = min(context.records[notebook][0].date for notebook in notebooks)
+    link.text = min(context.shown_run(notebook).date for notebook in notebooks)
     return line
 
 
