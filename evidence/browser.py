@@ -182,7 +182,7 @@ class Visit:
         return sum(self.fetched.values()) - sum(self.figures.values())
 
 
-def violations(tab, include="html", exclude=(), rules=()):
+def violations(tab, include=("html",), exclude=(), rules=()):
     """What axe-core finds wrong with the page in a tab, one line for each rule and element.
 
     include, exclude: selectors of what it looks at; rules: those that it tries, all if none is named.
@@ -190,7 +190,7 @@ def violations(tab, include="html", exclude=(), rules=()):
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
-    where = {"include": [include], "exclude": list(exclude)}
+    where = {"include": list(include), "exclude": list(exclude)}
     run = "async ([where, options]) => (await axe.run(where, options)).violations"
     found = tab.evaluate(run, [where, options])
     return [

@@ -21,7 +21,13 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    _DISPATCH_HANDLE_DIRECTLY,
+    _DISPATCH_META_HANDLERS,
+    FakeTensor,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+)
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -303,7 +309,7 @@ def fake():
     collected = gc.isenabled()
     gc.disable()
     try:
-        with _Fake(allow_non_fake_inputs=True):
+        with _Fake():
             yield
     finally:
         if collected:
@@ -311,18 +317,50 @@ def fake():
 
 
 class _Fake(FakeTensorMode):
-    """Without the guard against compilation around every operator, and with a short key for what it has computed before.
+    """Without the guard against compilation around every operator, and with short ways to what it has computed before.
 
-    PyTorch keeps what an operator returns by all that could ever matter about its inputs. To write that down took a third
-    of the time of a trace. A dense tensor without data is known by what is listed here.
+    PyTorch keeps what an operator returns by all that could ever matter about its inputs, and makes each output by a
+    constructor that expects anything. Together these took half of the time of a trace. A dense tensor without data is known
+    by what is listed in `_prep_args_for_hash`; a new one has the attributes of any other new one, and its own sizes.
     """
+
+    def __init__(self):
+        super().__init__(allow_non_fake_inputs=True)
+        self._attributes = {}  # of a new tensor, by device
+        allowed = self._allow_unsafe_data_ptr_access
+        self._on_access = (
+            torch._C._set_warn_deprecated_on_mutable_data_ptr if allowed else torch._C._set_throw_on_mutable_data_ptr
+        )
 
     @classmethod
     def _should_skip_dynamo(cls):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return self.dispatch(func, types, args, kwargs or {})
+        if func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY or not self.cache_enabled:
+            return self.dispatch(func, types, args, kwargs or {})
+        return self._cached_dispatch_impl(func, types, args, kwargs or {})
+
+    def _get_output_tensor_from_cache_entry(self, state, entry, key, func, args):
+        kept = entry.metadata
+        if kept is None or entry.inplace_idx is not None or kept.is_conj or kept.is_neg:
+            return super()._get_output_tensor_from_cache_entry(state, entry, key, func, args)
+        is_view = isinstance(func, torch._ops.OpOverload) and func.is_view
+        storage = args[entry.view_idx].untyped_storage() if is_view else None
+        with in_kernel_invocation_manager(self):
+            sizes = kept.shape, kept.stride
+            data = torch.empty_strided(*sizes, dtype=kept.dtype, device="meta", requires_grad=kept.requires_grad)
+            if is_view:
+                data.set_(storage, kept.storage_offset, *sizes)
+        device = kept.device
+        if device not in self._attributes:
+            self._attributes[device] = vars(FakeTensor(self, data, device)).copy()
+        made = torch.Tensor._make_subclass(
+            FakeTensor, data, data.requires_grad, dispatch_device=True, device_for_backend_keys=device
+        )
+        self._on_access(made)
+        vars(made).update(self._attributes[device])
+        return made
 
     def _prep_args_for_hash(self, result, args, *others):
         if isinstance(args, dict):

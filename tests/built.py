@@ -1,14 +1,15 @@
-"""The site as `make site` builds it, and a browser: made once for all tests of a process."""
+"""The site as `make site` builds it, made once for all tests, and a browser, for all tests of a process."""
 
 import atexit
+import fcntl
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+
+from bs4 import BeautifulSoup
 
 from evidence.browser import Host, chromium
 
@@ -19,9 +20,17 @@ atexit.register(_open.close)
 
 @cache
 def site():
-    """The folder of the built site."""
-    folder = Path(tempfile.mkdtemp(prefix="site-"))
-    _open.callback(shutil.rmtree, folder, ignore_errors=True)
+    """The folder of the built site, which whoever asks first builds: the workers of a run share the folder of its tests."""
+    shared = Path(os.environ["TEST_FOLDER"])
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "site").exists():
+            build(shared / "unfinished")
+            (shared / "unfinished").rename(shared / "site")
+    return shared / "site"
+
+
+def build(folder):
     environment = {name: value for name, value in os.environ.items() if name not in ("SITE_URL", "MIKE_DOCS_VERSION")}
     run = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder],
@@ -32,7 +41,12 @@ def site():
         timeout=300,
     )
     assert run.returncode == 0, f"mkdocs build --strict failed\n{run.stdout}{run.stderr}"
-    return folder
+
+
+@cache
+def parsed(page):
+    """A page of the built site, by its address below the site's: "" is the overview."""
+    return BeautifulSoup((site() / page / "index.html").read_bytes(), "html.parser")
 
 
 @cache

@@ -6,7 +6,6 @@ import re
 import struct
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
@@ -14,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT, browser, host, site
+from built import ROOT, browser, host, parsed, site
 from test_browser import PAGES, SOURCES, address
 
 from evidence import pages, twins
@@ -23,11 +22,6 @@ from evidence.records import find, format_value
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page or "overview")
 SOURCE = {address(source): source for source in SOURCES}
-
-
-@cache
-def parsed(page):
-    return BeautifulSoup((site() / page / "index.html").read_bytes(), "html.parser")
 
 
 def twin_of(page):

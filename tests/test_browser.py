@@ -4,7 +4,6 @@ import re
 from functools import cache
 
 import pytest
-from bs4 import BeautifulSoup
 from built import ROOT, browser, host
 
 from evidence.audit import bar
@@ -28,6 +27,27 @@ FIRST_OF_EACH_KIND = """code => {
   }
   return [...seen]
 }"""
+AROUND = [".md-header", ".md-tabs", ".md-sidebar", ".md-footer"]  # what a phone hides
+SAMPLES = """() => {
+  const kinds = new Map(), backgrounds = new Map([[null, ""]])
+  const background = element => {
+    if (!backgrounds.has(element)) {
+      const {backgroundColor, backgroundImage, opacity} = getComputedStyle(element)
+      const own = `${backgroundColor} ${backgroundImage} ${opacity}`.replace("rgba(0, 0, 0, 0) none 1", "")
+      backgrounds.set(element, own + background(element.parentElement))
+    }
+    return backgrounds.get(element)
+  }
+  for (const element of document.querySelectorAll("body *")) {
+    const speaks = element.matches("input, select") || [...element.childNodes].some(node => node.data?.trim())
+    if (!speaks || !element.checkVisibility({visibilityProperty: true})) continue
+    const {color, fontSize, fontWeight} = getComputedStyle(element)
+    const kind = [color, fontSize, fontWeight, background(element)].join()
+    kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
+    if (kinds.get(kind) <= 3) element.dataset.sample = kinds.get(kind)
+  }
+  return kinds.size
+}"""
 LOOK = "[innerWidth, getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)]"
 SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
 
@@ -42,10 +62,6 @@ PAGES = [address(source) for source in SOURCES]
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page or "overview")
 
 
-def soup(page):
-    return BeautifulSoup((host().site / page / "index.html").read_bytes(), "html.parser")
-
-
 def refuse(problems):
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
@@ -55,20 +71,31 @@ def test_the_sitemap_names_every_page_and_nothing_else():
     assert sorted(host().pages) == sorted(PAGES)
 
 
-def phone_and_desk(tab, look):
-    """What `look` sees of a page on a phone in the light, and then on a desk in the dark."""
+def phone_and_desk(tab, look, second=None):
+    """What `look` sees of a page on a phone in the light, and then it or `second` on a desk in the dark."""
     phone = look(tab)
     tab.set_viewport_size(DESKTOP)
     tab.emulate_media(color_scheme="dark")
     tab.evaluate(SETTLED)  # colours fade from one look to the other
-    return phone, look(tab)
+    return phone, (second or look)(tab)
+
+
+def samples(tab):
+    """Marks three elements of each kind of text, by its colours and its size; returns how many kinds there are."""
+    return tab.evaluate(SAMPLES)
+
+
+def what_a_second_look_shows(tab):
+    """What axe finds in what differs from the first: the colours, and what a phone hides. `make audit` looks at all again."""
+    samples(tab)
+    return violations(tab, include=["[data-sample]", *AROUND], exclude=[CODE])
 
 
 def both_looks(tab):
     """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. These have a test of
     their own: they are most of a page's elements, and of a dozen colours."""
     width = tab.evaluate(WIDTH)
-    looks = phone_and_desk(tab, lambda tab: violations(tab, exclude=[CODE]))
+    looks = phone_and_desk(tab, lambda tab: violations(tab, exclude=[CODE]), what_a_second_look_shows)
     return width, *looks, set(tab.evaluate(KINDS_OF_WORDS, CODE))
 
 
@@ -125,7 +152,7 @@ def test_every_colour_of_code_can_be_read_in_both_looks():
         tab = browser().new_page(viewport=PHONE, color_scheme="light")
         tab.goto(host().address + page)
         kinds |= set(tab.evaluate(FIRST_OF_EACH_KIND, CODE))
-        looks = phone_and_desk(tab, lambda tab: violations(tab, include="[data-first]", rules=["color-contrast"]))
+        looks = phone_and_desk(tab, lambda tab: violations(tab, include=["[data-first]"], rules=["color-contrast"]))
         tab.close()
         assert looks == ([], []), page
     assert len(kinds) > 20
@@ -141,6 +168,21 @@ def test_the_second_look_is_at_a_dark_page_on_a_desk():
     assert sum(light[1]) > 600 and sum(dark[1]) < 150, "red, green and blue of the background"
 
 
+def test_of_each_kind_of_text_three_elements_stand_for_all():
+    """Grey on grey is a kind of its own, also where the grey behind it belongs to what is around it."""
+    tab = browser().new_page()
+    grey = '<div style="background: #aaa"><p style="color: #999">grey on grey</p></div>'
+    tab.set_content(
+        f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{"<p>black on white</p>" * 9}{grey}</main>'
+    )
+    kinds = samples(tab)
+    found = violations(tab, include=["[data-sample]", *AROUND])
+    marked = tab.locator("[data-sample]").count()
+    tab.close()
+    assert (kinds, marked) == (3, 1 + 3 + 1)
+    assert len(found) == 1 and "color-contrast" in found[0]
+
+
 def test_axe_does_find_what_is_wrong():
     """An image without words, grey on grey: a gate that finds nothing in anything would be none."""
     tab = browser().new_page()
@@ -150,7 +192,7 @@ def test_axe_does_find_what_is_wrong():
     code = '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">grey</span></code></div>'
     tab.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{code}</main>')
     assert tab.evaluate(FIRST_OF_EACH_KIND, CODE) == ["k"]
-    in_code = violations(tab, include="[data-first]", rules=["color-contrast"])
+    in_code = violations(tab, include=["[data-first]"], rules=["color-contrast"])
     elsewhere = violations(tab, exclude=[CODE])
     tab.close()
     assert "image-alt" in found and "color-contrast" in found

@@ -9,11 +9,22 @@ from evidence import measure
 
 
 def test_variants_run_in_turn_after_a_warm_up_that_does_not_count(monkeypatch):
+    monkeypatch.delenv("EVIDENCE_SECONDS")
     clock, calls = iter(range(1000)), []
     monkeypatch.setattr(measure, "_time", lambda step: step() or next(clock))
     timings = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warmup=2)
     assert calls == ["a", "b"] * 5
     assert timings == {"a": measure.Timing((4, 6, 8)), "b": measure.Timing((5, 7, 9))}
+
+
+@pytest.mark.parametrize(("seconds", "repeats"), [("0", 1), ("5", 1), ("6", 1), ("7", 2), ("100", 5)])
+def test_in_the_tests_a_measurement_ends_when_it_has_taken_its_time_but_not_before_the_first_repeat(
+    monkeypatch, seconds, repeats
+):
+    monkeypatch.setenv("EVIDENCE_SECONDS", seconds)
+    monkeypatch.setattr(measure, "_time", lambda step: step())
+    timings = measure.interleaved({"a": lambda: 1, "b": lambda: 2}, repeats=5)
+    assert timings == {"a": measure.Timing((1,) * repeats), "b": measure.Timing((2,) * repeats)}
 
 
 def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT, browser, host, site
+from built import ROOT, browser, host, parsed, site
 
 from evidence import redirects
 from evidence.browser import Host
@@ -62,7 +62,7 @@ def test_an_address_leads_on_in_every_form_that_a_link_may_have(old):
 @pytest.mark.parametrize("old", OLD)
 def test_the_section_that_it_leads_to_is_on_the_page(old):
     page, anchor, _ = OLD[old]
-    target = BeautifulSoup((site() / redirects.address(page) / "index.html").read_bytes(), "html.parser")
+    target = parsed(redirects.address(page))
     assert target.select_one("article h1")
     assert not anchor or target.find(id=anchor), f"{page} has no #{anchor}"
 

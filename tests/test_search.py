@@ -46,13 +46,14 @@ def search():
     tab.context.close()
 
 
+MOVED = {
+    old: redirects.address(target).strip("/") for old, (target, _, _) in redirects.load(ROOT / "redirects.yml").items()
+}
+
+
 def found(results, page):
     """Whether a page is among the first results; the old name of a page leads to its new place."""
-    moved = {
-        old: redirects.address(target).strip("/")
-        for old, (target, _, _) in redirects.load(ROOT / "redirects.yml").items()
-    }
-    return page in [moved.get(path, path) for path, _ in results[:FIRST]]
+    return page in [MOVED.get(path, path) for path, _ in results[:FIRST]]
 
 
 def shown(results):
