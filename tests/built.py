@@ -25,22 +25,24 @@ def site():
     with (shared / "site.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "site").exists():
-            build(shared / "unfinished")
+            run = build(shared / "unfinished")
+            assert run.returncode == 0, f"mkdocs build --strict failed\n{run.stdout}{run.stderr}"
+            (shared / "site.log").write_text(run.stdout + run.stderr, encoding="utf-8")
             (shared / "unfinished").rename(shared / "site")
     return shared / "site"
 
 
-def build(folder):
+def build(folder, source=ROOT):
+    """Runs the command of `make site` in a process of its own, and so cold."""
     environment = {name: value for name, value in os.environ.items() if name not in ("SITE_URL", "MIKE_DOCS_VERSION")}
-    run = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder],
-        cwd=ROOT,
-        env=environment | {"SOURCE_DATE_EPOCH": "0", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+        cwd=source,
+        env=environment | {"SOURCE_DATE_EPOCH": "0", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert run.returncode == 0, f"mkdocs build --strict failed\n{run.stdout}{run.stderr}"
 
 
 @cache

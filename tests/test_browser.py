@@ -85,17 +85,18 @@ def samples(tab):
     return tab.evaluate(SAMPLES)
 
 
-def what_a_second_look_shows(tab):
-    """What axe finds in what differs from the first: the colours, and what a phone hides. `make audit` looks at all again."""
+def wrong(tab, *include):
+    """What axe finds, with the contrast of each kind of text. `make audit` looks at that of each element. The words in code
+    have a test of their own: they are most of a page's elements, and of a dozen colours."""
     samples(tab)
-    return violations(tab, include=["[data-sample]", *AROUND], exclude=[CODE])
+    return violations(tab, include=include, exclude=[CODE], contrast="[data-sample]")
 
 
 def both_looks(tab):
-    """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. These have a test of
-    their own: they are most of a page's elements, and of a dozen colours."""
+    """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. The second look is at
+    what differs from the first: the colours, and what a phone hides."""
     width = tab.evaluate(WIDTH)
-    looks = phone_and_desk(tab, lambda tab: violations(tab, exclude=[CODE]), what_a_second_look_shows)
+    looks = phone_and_desk(tab, lambda tab: wrong(tab, "html"), lambda tab: wrong(tab, "[data-sample]", *AROUND))
     return width, *looks, set(tab.evaluate(KINDS_OF_WORDS, CODE))
 
 
@@ -175,8 +176,7 @@ def test_of_each_kind_of_text_three_elements_stand_for_all():
     tab.set_content(
         f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{"<p>black on white</p>" * 9}{grey}</main>'
     )
-    kinds = samples(tab)
-    found = violations(tab, include=["[data-sample]", *AROUND])
+    kinds, found = samples(tab), wrong(tab, "html")
     marked = tab.locator("[data-sample]").count()
     tab.close()
     assert (kinds, marked) == (3, 1 + 3 + 1)
