@@ -8,6 +8,7 @@ the record there, and a difference of more than 1 % raises.
 """
 
 import datetime
+import functools
 import math
 import os
 import re
@@ -196,7 +197,7 @@ def _compare(collection, name, kind, value, row=None, key=None):
         return
     again = f"if the change is meant, make the record again with `make record NOTEBOOKS={_run['notebook']}`"
     try:
-        record, entry = records.find(records.load_all(Path(folder)), _run["notebook"], name, collection)[0]
+        record, entry = records.find(_stored(Path(folder).resolve()), _run["notebook"], name, collection)[0]
         stored = entry["value"] if row is None else entry["rows"][row][list(entry["columns"]).index(key)]
     except (LookupError, ValueError) as error:
         raise ClaimError(f"{name}: the records do not hold this figure ({error}): {again}") from None
@@ -209,3 +210,13 @@ def _compare(collection, name, kind, value, row=None, key=None):
         raise ClaimError(
             f"{name}{place}: this run gives {value:g}, {record.path.name} of {record.date} says {stored:g}: {again}"
         )
+
+
+def _stored(folder):
+    """Every record in the folder. A notebook compares hundreds of figures, so a file is read again only if it has changed."""
+    return _read(folder, tuple((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*.json"))))
+
+
+@functools.lru_cache(maxsize=1)
+def _read(folder, files):
+    return records.load_all(folder)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from evidence import claims
+from evidence import claims, records
 from evidence.claims import ClaimError, claim, start, table
 
 SENTENCE = "Peak memory of a step that the tests invent"
@@ -224,6 +224,15 @@ class TestVerify:
             at_most=13,
         )
         refused("says 12.5: " + self.AGAIN, "peak-memory", SENTENCE, 12.7, kind="derived", at_most=13)
+
+    def test_the_record_is_read_once_and_again_when_it_has_changed(self, monkeypatch):
+        read, load = [], records.load_all
+        monkeypatch.setattr(records, "load_all", lambda folder: read.append(folder) or load(folder))
+        table("by-batch", "Title", self.columns(), self.rows(3.0), kind="traced")
+        assert len(read) == 1
+        self.repository.change_record(lambda data: data["claims"]["peak-memory"].update(value=11.0))
+        refused("says 11", "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13)
+        assert len(read) == 2
 
     def test_a_measured_value_may_differ(self):
         claim("step-speed", SENTENCE, 9, "x", kind="measured", at_least=1.1)
