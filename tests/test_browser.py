@@ -18,7 +18,11 @@ SETTLED = """async () => {
   do await frame()
   while (fading().map(animation => animation.finish()).length)
 }"""
-KINDS_OF_WORDS = "code => [...document.querySelectorAll(`${code} [class]`)].flatMap(word => [...word.classList])"
+KINDS_OF_WORDS = """code => {
+  const words = [...document.querySelectorAll(`${code} [class]`)]
+  return [...new Set(words.flatMap(word => [...word.classList]))]
+}"""
+PLAIN_TEXT = "code => document.querySelectorAll(code).forEach(words => { words.textContent = words.textContent })"
 FIRST_OF_EACH_KIND = """code => {
   const words = [...document.querySelectorAll(`${code} [class]`)], seen = new Set()
   for (const word of words) for (const kind of word.classList) {
@@ -86,18 +90,19 @@ def samples(tab):
 
 
 def wrong(tab, *include):
-    """What axe finds, with the contrast of each kind of text. `make audit` looks at that of each element. The words in code
-    have a test of their own: they are most of a page's elements, and of a dozen colours."""
+    """What axe finds, with the contrast of each kind of text. `make audit` looks at that of each element."""
     samples(tab)
-    return violations(tab, include=include, exclude=[CODE], contrast="[data-sample]")
+    return violations(tab, include=include, contrast="[data-sample]")
 
 
 def both_looks(tab):
     """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. The second look is at
-    what differs from the first: the colours, and what a phone hides."""
-    width = tab.evaluate(WIDTH)
+    what differs from the first: the colours, and what a phone hides. Code is plain text to both: its words are half of a
+    page's elements, of a dozen colours, and have a test of their own."""
+    width, kinds = tab.evaluate(WIDTH), set(tab.evaluate(KINDS_OF_WORDS, CODE))
+    tab.evaluate(PLAIN_TEXT, CODE)
     looks = phone_and_desk(tab, lambda tab: wrong(tab, "html"), lambda tab: wrong(tab, "[data-sample]", *AROUND))
-    return width, *looks, set(tab.evaluate(KINDS_OF_WORDS, CODE))
+    return width, *looks, kinds
 
 
 @cache
