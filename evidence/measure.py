@@ -44,13 +44,13 @@ def one_thread():
 def interleaved(steps, repeats=5, warmup=1):
     """Times each of `steps` ({name: function without arguments}); returns {name: Timing}.
 
-    EVIDENCE_SECONDS in the environment: no further repeat once they have taken that long together, the warm-up included.
-    The tests set it, which ask whether a bound holds; a record is made by all repeats.
+    EVIDENCE_SECONDS in the environment: no third repeat, nor a later one, once they have taken that long together, the
+    warm-up included. The tests set it, which ask whether a bound holds; a record is made by all repeats.
     """
     most = float(os.environ.get("EVIDENCE_SECONDS", "inf"))
     rounds = [[_time(step) for step in steps.values()] for _ in range(warmup)]
     measured = []
-    while len(measured) < repeats and (not measured or sum(map(sum, rounds + measured)) < most):
+    while len(measured) < repeats and (len(measured) < 2 or sum(map(sum, rounds + measured)) < most):
         measured.append([_time(step) for step in steps.values()])
     return {name: Timing(seconds) for name, seconds in zip(steps, zip(*measured, strict=True), strict=True)}
 
