@@ -36,9 +36,8 @@ KILOBYTE = 1000
 # a first visit, by kind of page
 WEIGHTS = {"index.html": 75 * KILOBYTE, "notebooks/": 80 * KILOBYTE, "": 85 * KILOBYTE}
 HEADERS = 400  # bytes that come with each file
-# Seconds of CPU time that a cold build may take more than a plain Material site, and what that one took where the bar was
-# set: a slower machine, or a busy one, gets as much more.
-LONGER_THAN_PLAIN, PLAIN = 3, 4.5
+LONGER_THAN_PLAIN = 3  # seconds of CPU time that a cold build may take more than a plain Material site, which took 4.5
+SLOWER_THAN_PLAIN = 3 / 4.5  # the same as a share of it, for a machine that is slower, or busy
 RELOAD = 3  # seconds, on an idle machine
 
 
@@ -536,7 +535,9 @@ def again(checkout, tmp_path_factory):
     return build(tmp_path_factory.mktemp("again"), checkout)
 
 
-def test_a_cold_build_takes_at_most_three_seconds_more_than_a_plain_site(plain, again, checkout, tmp_path):
+def test_a_cold_build_takes_three_seconds_more_than_a_plain_site_at_most_or_two_thirds_on_a_slow_machine(
+    plain, again, checkout, tmp_path
+):
     """CPU time, in turn, the least of up to three of each: a machine that gets slower does so for both."""
     theirs, ours = [], [again]
     for number in range(3):
@@ -544,7 +545,7 @@ def test_a_cold_build_takes_at_most_three_seconds_more_than_a_plain_site(plain, 
         assert theirs[-1].returncode == 0, theirs[-1].log
         base, seconds = min(built.cpu for built in theirs), min(built.cpu for built in ours)
         print(f"{seconds:.2f} s against {base:.2f} s")
-        most = base + LONGER_THAN_PLAIN * max(1, base / PLAIN)
+        most = base + max(LONGER_THAN_PLAIN, SLOWER_THAN_PLAIN * base)
         if seconds <= most:
             break
         ours.append(build(tmp_path / f"ours{number}", checkout))
