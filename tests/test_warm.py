@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import jupyter_client
 import psutil
 import pytest
 import warm
@@ -171,6 +172,23 @@ def test_other_variables_are_other_processes(program):
     path = program("import torch\nprint(torch.get_num_threads())\n")
     for threads in ("1", "2"):
         assert result(WARM, path, env=os.environ | {"OMP_NUM_THREADS": threads})[1] == f"{threads}\n"
+
+
+@forked
+def test_the_kernel_of_a_notebook_has_the_imports_behind_it(pytestconfig, monkeypatch):
+    monkeypatch.setenv("KERNEL_HEAD", '[["torch"], {}]')
+    manager = jupyter_client.KernelManager(kernel_name=pytestconfig.getoption("nbval_kernel_name"))
+    manager.start_kernel()
+    client = manager.blocking_client()
+    said = []
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
+        client.execute_interactive("import sys; print('torch' in sys.modules)", output_hook=said.append, timeout=60)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert [message["content"]["text"] for message in said if message["msg_type"] == "stream"] == ["True\n"]
 
 
 @forked

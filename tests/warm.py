@@ -37,12 +37,12 @@ from pathlib import Path
 CAN_FORK = sys.platform == "linux" and not Path("/dev/nvidiactl").exists()  # a GPU's driver does not survive a fork
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # Variables that differ from run to run, and that nobody reads at import: of torchrun and its ranks, of pytest and Jupyter, of
-# the shell, of the programs of our pages.
+# the shell, of the programs of our pages. Which GPU to use is asked where there is one, and there nothing is warm.
 OF_ONE_RUN = re.compile(
     r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|TORCH_NCCL_\w+|GLOO_\w+"
     r"|TORCH_DISABLE_SHARE_RDZV_TCP_STORE|_TORCHINDUCTOR_\w+|TOKENIZERS_PARALLELISM"
     r"|FSDP_\w+|ACCELERATE_USE_FSDP|SLURM_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|PATH|_|SHLVL|(OLD)?PWD"
-    r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL"
+    r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL|CUDA_VISIBLE_DEVICES|BNB_CUDA_VERSION"
 )
 LAUNCHER = "torch.distributed.launcher.api"
 MODELS, TRAINER = "transformers.modeling_utils", "transformers.trainer"
@@ -146,7 +146,7 @@ def understood(arguments):
 def connect(folder, python, modules, variables):
     """A connection to the process that has imported `modules` in an environment like ours with these variables more, which
     is started if need be."""
-    like = {name: value for name, value in os.environ.items() if not OF_ONE_RUN.fullmatch(name)} | variables
+    like = {name: value for name, value in (os.environ | variables).items() if not OF_ONE_RUN.fullmatch(name)}
     spaces = [os.stat(f"/proc/self/ns/{space}").st_ino for space in ("mnt", "net", "pid", "user")]
     place = json.dumps([sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces])
     address = folder / f"{short(place)}-{short(json.dumps(modules))}"
