@@ -1,5 +1,6 @@
 """For tests and notebooks alike: this checkout's package, its records to compare with, and no model hub."""
 
+import ctypes
 import functools
 import gc
 import json
@@ -15,6 +16,7 @@ import pytest
 from evidence import notebooks
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
+import built
 import warm
 
 ROOT = Path(__file__).resolve().parent
@@ -53,6 +55,16 @@ def garbage_of_others():
 
 
 @functools.cache
+def make_room(path):
+    """A notebook needs memory of its own: when it begins, what the tests before it have kept goes back to the system."""
+    built.release()
+    gc.unfreeze()
+    gc.collect()
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc's
+        libc.malloc_trim(0)
+
+
+@functools.cache
 def head_of(path):
     """The slow modules that the cells of a notebook import, and the variables that they set before."""
     modules, variables = set(), {}
@@ -69,6 +81,7 @@ def pytest_runtest_setup(item):
     from a process that has imported what the notebook will."""
     if item.path.suffix != ".ipynb":
         return (yield)
+    make_room(item.path)
     shared = os.environ["PYTHONPATH"]
     os.environ["PYTHONPATH"] = notebooks.kernel_path(item.path.stem)
     os.environ["KERNEL_HEAD"] = head_of(item.path)

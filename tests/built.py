@@ -51,6 +51,13 @@ def parsed(page):
     return BeautifulSoup((site() / page / "index.html").read_bytes(), "html.parser")
 
 
+def release():
+    """Closes the browser and the host, and forgets what was parsed; who asks again gets them again."""
+    _open.close()
+    for kept in (parsed, host, browser):
+        kept.cache_clear()
+
+
 @cache
 def host():
     """The built site on a host of its own, below the path of its address."""
