@@ -17,9 +17,12 @@ WIDTHS = (680, 340)
 
 
 def draw(series, mark, x_title, unit, log=(), description=""):
-    """series: {name: [(x, y), ...]}; log: the axes, of "x" and "y", that are logarithmic."""
+    """series: {name: [(x, y), ...]}, of which some may be empty; log: the axes, of "x" and "y", that are logarithmic."""
+    if not any(series.values()):
+        raise ValueError(f"there is no value to draw for {', '.join(series)}")
     for name, points in series.items():
-        _check(name, points, mark, log)
+        if points:
+            _check(name, points, mark, log)
     return _legend(series) + "".join(_draw(series, mark, x_title, unit, log, description, width) for width in WIDTHS)
 
 
@@ -27,13 +30,14 @@ def _legend(series):
     """As text of the page, which wraps where pygal's does not."""
     if len(series) == 1:
         return ""
-    names = "".join(f'<li class="color-{number}">{escape(name)}</li>' for number, name in enumerate(series))
+    names = "".join(
+        f'<li class="color-{number}">{escape(name)}{"" if points else ": none on this machine"}</li>'
+        for number, (name, points) in enumerate(series.items())
+    )
     return f'<ul class="legend">{names}</ul>'
 
 
 def _check(name, points, mark, log):
-    if not points:
-        raise ValueError(f"there is no value to draw for {name}")
     if mark == "bar":
         if min(y for _, y in points) < 0:
             raise ValueError(f"{name}: a bar cannot show a value below 0")

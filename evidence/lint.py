@@ -183,7 +183,7 @@ def _claim(path, line, written, found, used):
     exact = re.fullmatch(pages.CLAIM, written)
     if not exact:
         what = f"{written} is not of the form [[notebook:claim]]"
-        yield Problem(path, what, "write it so, with @cpu or @gpu behind the claim where wanted", line)
+        yield Problem(path, what, "write it so, with @cpu, @gpu or @any behind the claim where wanted", line)
         return
     try:
         find(found, exact[1], exact[2])

@@ -1,7 +1,8 @@
 """Python-Markdown extension: figures on pages come from records.
 
 - `[[notebook:claim]]` in a sentence becomes the claim's value, marked by its kind; a click opens where it comes from.
-  `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take the newest record of a machine without or with a GPU.
+  `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take the newest record of a machine without or with a GPU;
+  `[[notebook:claim@any]]` takes the first that has a value, whatever the reader has chosen.
 - a fenced block `table`, `chart`, `ledger`, `changes` or `machines` renders records, and what changed in them.
 
 What was measured on several machines is there for each, in elements that name their machines in `data-on`; all but the
@@ -27,7 +28,7 @@ from . import changes, charts, records
 from .problems import Problem, line_of, nearest, read_text
 from .records import EXACT, find, format_number, format_value
 
-CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu))?\]\]"
+CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu|any))?\]\]"
 NOT_MEASURED = "not measured yet"
 NOT_APPLICABLE = "does not apply"
 MARKS = charts.MARKS
@@ -110,15 +111,17 @@ def per_machine(context, entries, where=None):
     has a value; nothing else, where the figure is the same everywhere or there is no other machine.
 
     where: "cpu" or "gpu", for a sentence about one. It shows no machine of the other kind: who has chosen one sees the
-    first."""
-    asked = [name for name in context.machines if not where or (name in context.gpus) == (where == "gpu")]
+    first. "any", for a sentence about what the machine chosen may not have: everybody sees the first with a value."""
+    kinds = {"cpu": False, "gpu": True}
+    asked = [name for name in context.machines if where not in kinds or (name in context.gpus) == kinds[where]]
     on = {record.machine: (record, entry) for record, entry in entries if record.machine in asked}
     found = {name: on.get(name) for name in asked}
     measured = entries[0][1]["kind"] == "measured"
     ranked = filter(None, found.values()) if measured else on.values()
     first = next((entry for entry in ranked if entry[1].keys() & {"value", "rows"}), None)
     others = {name: first for name in context.machines if name not in asked}
-    return {"": first} | (found | others if measured and len(found) > 1 else {})
+    follows = measured and where != "any" and len(found) > 1
+    return {"": first} | (found | others if follows else {})
 
 
 def shown_value(entry):

@@ -259,19 +259,21 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 CAPABILITY = torch.cuda.get_device_capability() if GPU else (0, 0)
 NATIVE_BF16 = CAPABILITY >= (8, 0) if GPU else not {"avx512_bf16", "amx_bf16"}.isdisjoint(describe()["cpu_features"])
-HALF = torch.float16 if GPU and not NATIVE_BF16 else BF16  # a T4 has no bf16 of its own
+IN_16_BITS = NATIVE_BF16 or GPU  # a T4 has no bf16 of its own but fp16, many a CPU neither
+COMPUTE = BF16 if NATIVE_BF16 else torch.float16 if GPU else torch.float32
+COMPUTE_NAME = {BF16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}[COMPUTE]
 
 
 def nf4(double=True):
     return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double, bnb_4bit_compute_dtype=HALF)
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double, bnb_4bit_compute_dtype=COMPUTE)
 
 
 def load(folder, quantized=False, double=True):
     arguments = {"device_map": {"": 0}} if GPU else {}
     if quantized:
         arguments["quantization_config"] = nf4(double)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=HALF, **arguments)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=COMPUTE, **arguments)
 
 
 if GPU and torch.cuda.get_device_properties(0).total_memory > 40 * GiB:
@@ -286,7 +288,7 @@ else:
     torch.set_num_threads(1)  # one thread and CPU time: comparable also on a busy machine
 checkpoint = tempfile.TemporaryDirectory()
 set_seed(0)
-AutoModelForCausalLM.from_config(timed, dtype=HALF).save_pretrained(checkpoint.name)
+AutoModelForCausalLM.from_config(timed, dtype=COMPUTE).save_pretrained(checkpoint.name)
 
 
 def bytes_per_weight(double):
@@ -332,7 +334,7 @@ del prepared
 # ## Time of a step: full, LoRA, QLoRA
 #
 # A small Llama with random weights, interleaved, the fastest repeat. LoRA's steps have fewer FLOPs and more small
-# operators. QLoRA unpacks every weight to 16 bits twice: in the forward and in the backward pass.
+# operators. QLoRA unpacks every weight twice: in the forward and in the backward pass.
 
 # %%
 def steps_of(model, autocast=True, optimizer=None):
@@ -342,7 +344,7 @@ def steps_of(model, autocast=True, optimizer=None):
 
     def step(batch, tokens):
         ids = torch.randint(0, timed.vocab_size, (batch, tokens), device=DEVICE)
-        with torch.autocast(DEVICE, dtype=HALF, enabled=autocast):
+        with torch.autocast(DEVICE, dtype=COMPUTE if IN_16_BITS else BF16, enabled=autocast and IN_16_BITS):
             loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         optimizer.step()
@@ -362,7 +364,7 @@ timings = {
     for batch in BATCHES
 }
 table(
-    "step-times", f"One training step of a {sum(p.numel() for p in load(checkpoint.name).parameters()) / 1e6:.0f}M Llama, {str(HALF).split('.')[1]} weights",
+    "step-times", f"One training step of a {sum(p.numel() for p in load(checkpoint.name).parameters()) / 1e6:.0f}M Llama, {COMPUTE_NAME} weights",
     {"tokens": "Batch x tokens", **{name: f"{name}, s" for name in steppers}, "ratio": "QLoRA against LoRA, x"},
     [{"tokens": f"{batch[0]} x {batch[1]}", **{name: timing.best for name, timing in timings[batch].items()},
       "ratio": timings[batch]["QLoRA"].best / timings[batch]["LoRA"].best} for batch in BATCHES],
@@ -371,17 +373,12 @@ table(
 
 # %%
 small, large = (timings[batch] for batch in BATCHES)
-runs_half = NATIVE_BF16 or GPU
-why = "this CPU has no avx512_bf16 instructions"
-claim("lora-time", "Time of a LoRA step against full fine-tuning, the larger batch of the table, 16-bit",
-      large["LoRA"].best / large["full"].best if runs_half else None, "x", kind="measured", at_least=0.5 if GPU else 0.75, at_most=1.6,
-      spread=large["LoRA"].spread, because=why)
-claim("qlora-time", "Time of a QLoRA step against a LoRA step, the larger batch of the table, 16-bit",
-      large["QLoRA"].best / large["LoRA"].best if runs_half else None, "x", kind="measured", at_least=0.9, at_most=2.5 if GPU else 1.4,
-      spread=large["QLoRA"].spread, because=why)
-claim("qlora-time-small", "Time of a QLoRA step against a LoRA step, the smaller batch of the table, 16-bit",
-      small["QLoRA"].best / small["LoRA"].best if runs_half else None, "x", kind="measured", at_least=0.95, at_most=4 if GPU else 1.8,
-      spread=small["QLoRA"].spread, because=why)
+claim("lora-time", f"Time of a LoRA step against full fine-tuning, the larger batch of the table, {COMPUTE_NAME}",
+      large["LoRA"].best / large["full"].best, "x", kind="measured", at_least=0.5 if GPU else 0.75, at_most=1.6, spread=large["LoRA"].spread)
+claim("qlora-time", f"Time of a QLoRA step against a LoRA step, the larger batch of the table, computing in {COMPUTE_NAME}",
+      large["QLoRA"].best / large["LoRA"].best, "x", kind="measured", at_least=0.9, at_most=2.5 if GPU else 1.4, spread=large["QLoRA"].spread)
+claim("qlora-time-small", f"Time of a QLoRA step against a LoRA step, the smaller batch of the table, computing in {COMPUTE_NAME}",
+      small["QLoRA"].best / small["LoRA"].best, "x", kind="measured", at_least=0.95, at_most=4 if GPU else 1.8, spread=small["QLoRA"].spread)
 del steppers
 
 
@@ -452,7 +449,7 @@ def loss_on(model, text, batches=6):
 set_seed(0)
 taught = learn(AutoModelForCausalLM.from_config(small_llama).to(DEVICE), CODE, LEARN, 2e-3)
 trained = tempfile.TemporaryDirectory()
-taught.to(HALF).save_pretrained(trained.name)
+taught.to(COMPUTE).save_pretrained(trained.name)
 seen, unseen = PROSE[: len(PROSE) * 9 // 10], PROSE[len(PROSE) * 9 // 10 :]
 small_lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
 

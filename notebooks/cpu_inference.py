@@ -89,8 +89,6 @@ def lacks(features, cores):
     reasons = {}
     if not {"avx512_bf16", "amx_bf16"} & set(features):
         reasons["bf16"] = "this CPU has no bf16 instructions"
-    if not {"avx512_vnni", "amx_int8"} & set(features):
-        reasons["int8"] = "this CPU has no int8 dot product that we know of"
     if cores < 2:
         reasons["cores"] = "this process may use one core only"
     return reasons
@@ -109,13 +107,16 @@ def attempt(label, make):
 LACKS = lacks(describe()["cpu_features"], usable_cores())
 for reason in LACKS.values():
     print(f"left out, because {reason}")
+HALF = torch.float32 if "bf16" in LACKS else torch.bfloat16  # what bitsandbytes computes in: emulated bf16 would be slow
+INT8_DOT_PRODUCT = bool({"avx512_vnni", "amx_int8"} & set(describe()["cpu_features"]))  # int8 works without, by other kernels
+print(f"bitsandbytes computes in {HALF}, int8 {'has' if INT8_DOT_PRODUCT else 'does without'} a dot product of its own")
 one_thread()
 
 # %% [markdown]
 # ## A decoder in several precisions
 #
 # A Llama with random weights: speed does not depend on them. `quantize_dynamic` and torchao change a copy in place;
-# bitsandbytes quantises while it loads. The bytes are those of the saved weights.
+# bitsandbytes quantises while it loads, and computes in bf16 where the CPU has it. The bytes are those of the saved weights.
 
 # %%
 set_seed(0)
@@ -144,8 +145,8 @@ METHODS = {
     "int8 weights, torchao": lambda model: torchao(model, Int8WeightOnlyConfig()),
     "int8 dynamic, torchao": lambda model: torchao(model, Int8DynamicActivationInt8WeightConfig()),
     "int4 weights, torchao": lambda model: torchao(model, Int4WeightOnlyConfig(group_size=32)),
-    "int8, bitsandbytes": lambda model: bitsandbytes(model.to(torch.bfloat16), load_in_8bit=True),
-    "nf4, bitsandbytes": lambda model: bitsandbytes(model, load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16),
+    "int8, bitsandbytes": lambda model: bitsandbytes(model.to(HALF), load_in_8bit=True),
+    "nf4, bitsandbytes": lambda model, dtype=HALF: bitsandbytes(model, load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype),
 }
 
 
@@ -217,10 +218,9 @@ table(
 )
 
 # %%
-def decoder_claims(name, label, first_bounds, later_bounds, size_bounds, need=None):
+def decoder_claims(name, label, first_bounds, later_bounds, size_bounds):
     """Speed of the first and of later tokens, and size of the weights, each against fp32."""
-    because = LACKS.get(need) or failed.get(label)
-    value = label in first and need not in LACKS
+    because, value = failed.get(label), label in first
     claim(f"{name}-first", f"Speed of the first token in {label} against fp32, prompt of {PROMPT} tokens, {WHAT}",
           first["fp32"] / first[label] if value else None, "x", kind="measured", at_least=first_bounds[0], at_most=first_bounds[1],
           spread=prefill[label].spread if value else None, because=because)
@@ -231,12 +231,25 @@ def decoder_claims(name, label, first_bounds, later_bounds, size_bounds, need=No
           sizes[label] / sizes["fp32"] if label in sizes else None, "x", kind="measured", at_least=size_bounds[0], at_most=size_bounds[1], because=because)
 
 
-decoder_claims("bf16", "bf16", (1.3, 10), (0.7, 3), (0.49, 0.51), need="bf16")
-decoder_claims("dynamic", "int8, torch dynamic", (1.5, 15), (1.5, 6), (0.3, 0.4), need="int8")
+decoder_claims("bf16", "bf16", (1.3, 10), (0.7, 3), (0.49, 0.51))
+least, with_bf16 = 1.5 if INT8_DOT_PRODUCT else 1.2, "bf16" not in LACKS
+decoder_claims("dynamic", "int8, torch dynamic", (least, 15), (least, 6), (0.3, 0.4))
 decoder_claims("torchao-weights", "int8 weights, torchao", (0.6, 1.4), (0.4, 2.2), (0.3, 0.4))
-decoder_claims("torchao-dynamic", "int8 dynamic, torchao", (1.2, 8), (0.2, 1.5), (0.3, 0.4), need="int8")
-decoder_claims("bnb-int8", "int8, bitsandbytes", (0.8, 6), (0.3, 2.5), (0.25, 0.45), need="bf16")
-decoder_claims("nf4", "nf4, bitsandbytes", (0.4, 6), (1.1, 5), (0.25, 0.45), need="bf16")
+decoder_claims("torchao-dynamic", "int8 dynamic, torchao", (1.2, 8) if INT8_DOT_PRODUCT else (0.01, 1), (0.1, 1.5), (0.3, 0.4))
+decoder_claims("bnb-int8", "int8, bitsandbytes", *((0.8, 6), (0.3, 2.5)) if with_bf16 else ((0.4, 1), (0.2, 1)), (0.25, 0.45))
+decoder_claims("nf4", "nf4, bitsandbytes", *((0.4, 6), (1.1, 5)) if with_bf16 else ((0.4, 1.2), (0.2, 1)), (0.25, 0.45))
+
+
+def nf4_in_bf16():
+    """How much longer a prompt takes when nf4 computes in bf16 that the CPU has to emulate."""
+    emulated = METHODS["nf4, bitsandbytes"](copy.deepcopy(model), torch.bfloat16).eval()
+    timings = interleaved({"fp32": first_token(decoders["nf4, bitsandbytes"]), "bf16": first_token(emulated)}, repeats=2)
+    return timings["bf16"].best / timings["fp32"].best
+
+
+claim("nf4-emulated", f"Time of the first token in nf4 that computes in bf16 against fp32, where the CPU has no bf16 instructions, prompt of {PROMPT} tokens, {WHAT}",
+      nf4_in_bf16() if "bf16" in LACKS and "nf4, bitsandbytes" in decoders else None, "x", kind="measured", at_least=2, at_most=50,
+      because=failed.get("nf4, bitsandbytes", "this CPU has bf16 instructions"))
 claim("first-token", f"Time of the first token against each later one, prompt of {PROMPT} tokens, fp32, {WHAT}",
       first["fp32"] / later["fp32"], "x", kind="measured", at_least=3, at_most=40, spread=prefill["fp32"].spread)
 claim("prompt-token", f"Time of a prompt token against each later token, prompt of {PROMPT} tokens, fp32, {WHAT}",
@@ -253,7 +266,8 @@ numbers = torch.ones(48 * 2**20)
 reading = interleaved({"sum": numbers.sum}, repeats=8)["sum"]
 bandwidth = numbers.numel() * 4 / reading.best / 1e9
 unread = config.vocab_size * config.hidden_size * 4  # the embedding: a token reads one row of it
-read = {label: size - unread * (0.5 if label in ("bf16", "int8, bitsandbytes") else 1) for label, size in sizes.items()}
+in_half = ("bf16", "int8, bitsandbytes") if "bf16" not in LACKS else ()
+read = {label: size - unread * (0.5 if label in in_half else 1) for label, size in sizes.items()}
 points = sorted(decoders, key=read.get, reverse=True)
 table(
     "roofline", f"Tokens/s at batch 1 against the weights that a token reads, {WHAT}",
@@ -303,14 +317,14 @@ claim("seven-4bit", "Most tokens/s of a 7-billion-parameter model in 4 bits (4.5
 claim("seven-4bit-size", "Weights of a 7-billion-parameter model in 4 bits (4.5 with scales)", PARAMETERS * 4.5 / 8e9, "GB", kind="derived", at_least=3.8, at_most=4.1)
 claim("seven-prompt-flops", "FLOPs of a prompt of 720 tokens, 7 billion parameters", 2 * PARAMETERS * 720 / 1e12, "TFLOPs", kind="derived", at_least=10, at_most=10.1)
 
-matrices = {dtype: torch.randn(1024, 1024).to(dtype) for dtype in (torch.float32, torch.bfloat16)}
+matrices = {dtype: torch.randn(1024, 1024).to(dtype) for dtype in {torch.float32, HALF}}
 products = interleaved({dtype: lambda matrix=matrix: matrix @ matrix for dtype, matrix in matrices.items()}, repeats=8)
 gflops = {dtype: 2 * 1024**3 / timing.best / 1e9 for dtype, timing in products.items()}
 claim("matrix-fp32", "Speed of a matrix product in fp32, 1,024 x 1,024, one thread", gflops[torch.float32], "GFLOP/s", kind="measured", at_least=5, at_most=1000,
       spread=products[torch.float32].spread)
 claim("matrix-bf16", "Speed of a matrix product in bf16 against fp32, 1,024 x 1,024, one thread",
-      None if "bf16" in LACKS else gflops[torch.bfloat16] / gflops[torch.float32], "x", kind="measured", at_least=1.3, at_most=20,
-      spread=products[torch.bfloat16].spread, because=LACKS.get("bf16"))
+      None if "bf16" in LACKS else gflops[HALF] / gflops[torch.float32], "x", kind="measured", at_least=1.3, at_most=20,
+      spread=products[HALF].spread, because=LACKS.get("bf16"))
 claim("seven-prompt", "Time of the first token of a 7-billion-parameter model after 720 tokens of prompt, one thread, fp32, at the speed of this matrix product",
       2 * PARAMETERS * 720 / gflops[torch.float32] / 1e9, "s", kind="measured", at_least=10, at_most=2000)
 

@@ -41,7 +41,6 @@ if missing:
 import gc
 import math
 import logging
-import platform
 import random
 import resource
 import shutil
@@ -87,17 +86,16 @@ one_thread()
 # Three instruction sets multiply matrices of 16-bit numbers: AMX, AVX512-BF16 (Intel, AMD) and the BF16 extension of Arm.
 
 # %%
-def bf16_instructions():
-    """The best instruction set for bf16 of this CPU, or None."""
+def flags():
+    """What Linux says that this CPU can."""
     try:
-        words = Path("/proc/cpuinfo").read_text().split()
+        return Path("/proc/cpuinfo").read_text().split()
     except OSError:  # not Linux
-        words = []
-    return next((name for name in ("amx_bf16", "avx512_bf16", "bf16") if name in words), None)
+        return []
 
 
-FAST = bf16_instructions()
-X86 = platform.machine() in ("x86_64", "AMD64")
+FLAGS = set(flags())
+FAST = next((name for name in ("amx_bf16", "avx512_bf16", "bf16") if name in FLAGS), None)  # the best that it has for bf16
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 NO_BF16 = "this CPU has no instructions for bf16"
 print(f"bf16 by {FAST}" if FAST else f"{NO_BF16}: what follows runs, slowly, in bf16")
@@ -114,7 +112,8 @@ def product(dtype, size=1536):
     return lambda: a @ b
 
 
-timings = interleaved({dtype: product(dtype) for dtype in (torch.float32, torch.bfloat16)}, repeats=16)
+DTYPES = [torch.float32] + ([torch.bfloat16] if FAST else [])
+timings = interleaved({dtype: product(dtype) for dtype in DTYPES}, repeats=16)
 flops = {dtype: 2 * 1536**3 / timing.best for dtype, timing in timings.items()}
 claim("product-fp32", "FLOP/s of one thread in a matrix product of 1,536 x 1,536, fp32",
       flops[torch.float32] / 1e9, "GFLOP/s", kind="measured", at_least=10, at_most=1000, spread=timings[torch.float32].spread)
@@ -368,11 +367,12 @@ claim("compile-break-even", f"Steps of {1e3 * eager:.0f} ms until compiling has 
 gc.collect()
 
 # %% [markdown]
-# ## A CPU without bf16 instructions, on one that has them
+# ## bf16 without instructions for it
 #
-# `ONEDNN_MAX_CPU_ISA=AVX512_CORE` forbids oneDNN the bf16 instructions, so that it converts to fp32 and back, as it
-# does on a CPU that has AVX-512 and no bf16. The variable counts at the start of a process: hence a program of its own,
-# with two Transformer layers. The same program serves for the allocators.
+# On a CPU with AVX-512, `ONEDNN_MAX_CPU_ISA=AVX512_CORE` forbids oneDNN the bf16 instructions, so that it converts to
+# fp32 and back, as it does on a CPU that has AVX-512 and no bf16. A CPU with AVX2 alone takes another way, without oneDNN,
+# and has to be one. The variable counts at the start of a process: hence a program of its own, with two Transformer
+# layers. The same program serves for the allocators.
 
 # %%
 program = Path(tempfile.mkdtemp()) / "step.py"
@@ -426,12 +426,16 @@ def alone(precision, repeats, **variables):
 
 usual = Child()
 seconds = {precision: usual.fastest(precision, 5) for precision in ("fp32", "bf16")}
-limited = alone("bf16", 3, ONEDNN_MAX_CPU_ISA="AVX512_CORE") if X86 else None
-NO_X86 = "oneDNN's limit is for x86"
+AVX512, AVX2_ALONE = "avx512f" in FLAGS, "avx2" in FLAGS and not FAST and "avx512f" not in FLAGS
+limited = alone("bf16", 3, ONEDNN_MAX_CPU_ISA="AVX512_CORE") if AVX512 else None
+NO_AVX512 = "this CPU has no AVX-512"
 claim("limited-slower", "Time of a training step under bf16 autocast against fp32, oneDNN limited to AVX-512 without bf16, two Transformer layers of width 384, one thread",
-      limited / seconds["fp32"] if X86 else None, "x", kind="measured", at_least=1.2, at_most=30, because=NO_X86)
+      limited and limited / seconds["fp32"], "x", kind="measured", at_least=1.2, at_most=30, because=NO_AVX512)
 claim("limited-against-native", "Time of a training step under bf16 autocast, oneDNN limited to AVX-512 without bf16, against no limit",
-      limited / seconds["bf16"] if X86 and FAST else None, "x", kind="measured", at_least=1.5, at_most=60, because=NO_X86 if not X86 else NO_BF16)
+      limited / seconds["bf16"] if AVX512 and FAST else None, "x", kind="measured", at_least=1.5, at_most=60, because=NO_BF16 if AVX512 else NO_AVX512)
+claim("avx2-slower", "Time of a training step under bf16 autocast against fp32 on a CPU with AVX2 and neither AVX-512 nor bf16 instructions, the same layers",
+      seconds["bf16"] / seconds["fp32"] if AVX2_ALONE else None, "x", kind="measured", at_least=2, at_most=100,
+      because="this CPU has more than AVX2" if "avx2" in FLAGS else "this CPU has no AVX2")
 no_amx = alone("bf16", 6, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16") if FAST == "amx_bf16" else None
 claim("amx-speed", "Speed of a training step under bf16 autocast with AMX against AVX512-BF16 alone, the same layers",
       no_amx and no_amx / seconds["bf16"], "x", kind="measured", at_least=0.9, at_most=16, because="this CPU has no AMX")
@@ -448,10 +452,11 @@ claim("avx512-bf16-speed", "Speed of a training step under bf16 autocast with AV
 LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
 print(LIBRARIES)
 children = {"glibc": usual} | {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
+PRECISIONS = ("fp32", "bf16") if FAST else ("fp32",)
 best = {}
 for _ in range(4):
     for name, child in children.items():
-        for precision in ("fp32", "bf16"):
+        for precision in PRECISIONS:
             best[name, precision] = min(child.fastest(precision, 4), best.get((name, precision), math.inf))
 for child in children.values():
     child.end()
@@ -459,7 +464,7 @@ for child in children.values():
 
 for name, library in LIBRARIES.items():
     for precision in ("fp32", "bf16"):
-        here = name in children and (precision == "fp32" or FAST)
+        here = name in children and precision in PRECISIONS
         claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
               best["glibc", precision] / best[name, precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
               because=f"{name} is not installed here" if not library else NO_BF16)

@@ -164,6 +164,16 @@ def test_the_axis_of_an_area_says_round_numbers():
     assert labels == ["0", "20", "40", "60", "80"]
 
 
+@pytest.mark.parametrize("mark", MARKS)
+def test_what_a_machine_lacks_is_named_and_the_others_keep_their_colours(mark):
+    less = drawn({"Less": []} | GIVEN[mark], mark)
+    items = less.select(".legend li")
+    assert items[0].text == "Less: none on this machine"
+    for number, name in enumerate(GIVEN[mark], 1):
+        assert items[number].text == name and f"color-{number}" in items[number]["class"]
+        assert less.select_one("svg").select(f".serie-{number}")
+
+
 @pytest.mark.parametrize(
     "series, mark, log, what",
     [

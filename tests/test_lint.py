@@ -153,7 +153,7 @@ class TestClaims:
     )
     def test_a_claim_that_is_misspelt_does_not_pass_as_text(self, repository, written):
         assert problems_of(repository, f"It takes {written}.") == [
-            f"1: {written} is not of the form [[notebook:claim]]. Fix: write it so, with @cpu or @gpu behind the claim where wanted"
+            f"1: {written} is not of the form [[notebook:claim]]. Fix: write it so, with @cpu, @gpu or @any behind the claim where wanted"
         ]
 
     def test_a_claim_broken_over_two_lines_does_not_pass_as_text(self, repository):

@@ -144,6 +144,11 @@ class TestClaimInASentence:
         kept = records.load(gpu.record).machine
         assert shown_on == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
 
+    def test_a_sentence_about_what_few_machines_have_shows_everybody_the_first_with_a_value(self, repository):
+        add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
+        button = render("[[tiny:step-speed@any]]").find("button")
+        assert button.text == "2.3x" and not button.find("span")
+
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
         assert shown(render("[[tiny:step-speed]]").find("button")) == "2.3x"

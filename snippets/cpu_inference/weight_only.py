@@ -11,11 +11,13 @@ AutoModelForCausalLM.from_config(config).save_pretrained("checkpoint")
 prompt = torch.randint(1, 1000, (1, 32))
 
 # --8<-- [start:load]
+capabilities = torch.cpu.get_capabilities()
+native_bf16 = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
 how = {
     "int8": TorchAoConfig(Int8WeightOnlyConfig()),
     "nf4": BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4",
-        bnb_4bit_compute_dtype=torch.bfloat16,  # the default is fp32; keep that without bf16 instructions
+        bnb_4bit_compute_dtype=torch.bfloat16 if native_bf16 else torch.float32,
     ),
 }
 for name, quantization in how.items():
