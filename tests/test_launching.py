@@ -6,6 +6,7 @@ Every job that a test starts has a time-out, after which all its processes are k
 import ast
 import contextlib
 import functools
+import importlib.util
 import inspect
 import os
 import re
@@ -158,6 +159,51 @@ def test_the_notebook_runs_the_program_that_the_page_shows():
         if isinstance(node, ast.Assign) and hasattr(node.targets[0], "id")
     }
     assert ast.literal_eval(values["TRAIN"]) == TRAIN.read_text()
+
+
+THREADS = """
+import glob, sys
+import torch.distributed as dist
+sys.path.insert(0, {folder!r})
+from train import train
+
+train()
+alive = lambda: sum("gloo" in open(name).read() for name in glob.glob("/proc/self/task/*/comm"))
+before = alive()
+dist.destroy_process_group()
+print(before, alive())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc, which is Linux's")
+def test_the_threads_of_gloo_end_with_the_group_when_the_model_is_gone_and_the_import_came_before(tmp_path):
+    (tmp_path / "counted.py").write_text(THREADS.format(folder=str(FOLDER)))
+    run = run_ranks(tmp_path / "counted.py", timeout=SECONDS, folder=tmp_path, environment=CPU)
+    for printed in run.stdout:
+        before, after = map(int, printed.splitlines()[-1].split())
+        assert before > 0 == after
+
+
+def test_ranks_that_do_not_see_the_same_checkpoint_say_so_and_end(tmp_path):
+    """Each rank in a folder of its own stands for nodes without a common file system."""
+    program = tmp_path / "apart.py"
+    program.write_text(
+        f"import os, sys\nsys.path.insert(0, {str(FOLDER)!r})\nfrom train import train\n\nos.chdir(os.environ['RANK'])\ntrain(steps=2)\n"
+    )
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+    torch.manual_seed(0)
+    spec = importlib.util.spec_from_file_location("train", TRAIN)
+    spec.loader.exec_module(train := importlib.util.module_from_spec(spec))
+    model = train.Model()
+    optimizer = torch.optim.AdamW(model.parameters())
+    train.save(
+        tmp_path / "0" / "checkpoint.pt",
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1},
+    )
+    run = run_ranks(program, timeout=SECONDS, folder=tmp_path, environment=CPU, check=False)
+    assert run.returncode
+    assert all(error("apart") in text for text in run.stderr)
 
 
 def test_a_batch_that_cannot_be_dealt_out_is_said_clearly(monkeypatch):

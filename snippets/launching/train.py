@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before the group: imported later, by the optimizer, it would keep the group
 from torch.nn.parallel import DistributedDataParallel
 
 BATCH, LENGTH, WIDTH, VOCABULARY = 8, 32, 64, 256  # BATCH: sequences per step, of all ranks together
@@ -59,9 +60,12 @@ def train(steps=8, save_every=2, checkpoint="checkpoint.pt", fail_at=None):
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]
+    starts = [None] * world
+    dist.all_gather_object(starts, first)  # and nobody saves before everybody has loaded
+    if len(set(starts)) > 1:
+        raise SystemExit(f"the ranks start at steps {starts}: not all of them see the same checkpoint")
     if rank == 0:
         print(f"{world} ranks start at step {first}", flush=True)
-    dist.barrier()  # nobody saves before everybody has loaded
     for step in range(first, steps):
         if step == fail_at and rank == world - 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
             raise RuntimeError(f"rank {rank} fails at step {step}, as asked")
@@ -77,7 +81,6 @@ def train(steps=8, save_every=2, checkpoint="checkpoint.pt", fail_at=None):
             if (step + 1) % save_every == 0:
                 save(path, {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1})
     dist.barrier()  # nobody leaves while another still speaks to it
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
@@ -87,3 +90,4 @@ if __name__ == "__main__":
     parser.add_argument("--checkpoint", default="checkpoint.pt")
     parser.add_argument("--fail-at", type=int, help="a step at which the last rank fails, once: rehearses a restart")
     train(**vars(parser.parse_args()))
+    dist.destroy_process_group()  # when train() has let go of the model, which holds the group too
