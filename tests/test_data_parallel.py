@@ -87,8 +87,10 @@ def trapped(name, folder):
     return run_ranks(folder / name, "trap", timeout=300, folder=folder, environment=OFFLINE, check=False)
 
 
-def timed_out():
-    return error("timed_out").replace("5000ms", f"{TIME_OUT}000ms")
+def timed_out(run):
+    """Whether a rank says so in one of the forms of the page; which rank is first to is chance."""
+    forms = error("timed_out").replace("5000ms", f"{TIME_OUT}000ms").splitlines()
+    return any(form in text for form in forms for text in run.stderr)
 
 
 def losses(text):
@@ -383,7 +385,7 @@ def test_with_join_ranks_of_uneven_length_end_and_without_it_they_hang(tmp_path)
         f"rank {rank}: {3 + rank} batches, done" for rank in range(2)
     ]
     assert run.returncode
-    assert timed_out() in "".join(run.stderr)
+    assert timed_out(run), run.stderr
 
 
 # Hangs
@@ -393,7 +395,7 @@ def test_a_collective_of_rank_0_alone_hangs_and_one_of_all_ranks_does_not(tmp_pa
     run = trapped("rank_zero.py", tmp_path)
     assert run.stdout[0].strip() == "loss 1.5"
     assert run.returncode
-    assert timed_out() in "".join(run.stderr)
+    assert timed_out(run), run.stderr
 
 
 def test_padding_gathers_other_lengths_and_an_all_reduce_of_them_is_no_error_on_rank_0(tmp_path):

@@ -570,7 +570,9 @@ def test_monitored_barrier_names_the_rank_that_did_not_come():
 
 
 def test_without_detail_two_ranks_in_different_collectives_just_wait():
-    assert all(same_message("hang_gloo", line_of(text, "other")) for text in hang(debug=False))
+    said = [line_of(text, "other") for text in hang(debug=False)]
+    assert any(same_message("hang_gloo", line) for line in said)
+    assert all(same_message("hang_gloo", line) or "closed by peer" in line for line in said)  # where one is first
 
 
 def test_with_detail_the_first_different_collective_is_an_error_at_once():
