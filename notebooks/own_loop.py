@@ -142,7 +142,7 @@ claim("classifier-classes", f"The predicted classes of {ROWS:,} rows, 8 bytes ea
 # ## From version 4 to version 5
 #
 # The arguments of `TrainingArguments` in transformers 4.41.2 that this version refuses, and what to write instead. Each
-# row is tried out below.
+# name is looked up below.
 
 # %%
 INSTEAD = {

@@ -5,7 +5,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 # --8<-- [start:arguments]
 arguments = TrainingArguments(  # before the model is made
     "out", max_steps=4, save_strategy="no", per_device_train_batch_size=1,
-    gradient_accumulation_steps=16,  # the transfers happen once per optimizer step
+    gradient_accumulation_steps=16,  # the update comes once per optimizer step; gradients move in every micro-batch
     bf16=True,
     activation_checkpointing=True,
     deepspeed="zero_offload.json",

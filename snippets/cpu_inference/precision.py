@@ -10,7 +10,7 @@ prompt = torch.randint(1, 1000, (1, 32))
 
 # --8<-- [start:precision]
 capabilities = torch.cpu.get_capabilities()
-native_bf16 = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+native_bf16 = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))  # the last is Arm's
 dtype = torch.bfloat16 if native_bf16 else torch.float32  # without the instruction bf16 is emulated
 
 # A checkpoint: AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B", dtype=dtype)

@@ -12,7 +12,7 @@ prompt = torch.randint(1, 1000, (1, 32))
 
 # --8<-- [start:load]
 capabilities = torch.cpu.get_capabilities()
-native_bf16 = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+native_bf16 = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))  # the last is Arm's
 how = {
     "int8": TorchAoConfig(Int8WeightOnlyConfig()),
     "nf4": BitsAndBytesConfig(

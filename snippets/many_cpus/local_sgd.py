@@ -32,7 +32,7 @@ with LocalSGD(accelerator=accelerator, model=model, local_sgd_steps=4) as local_
         optimizer.step()
         optimizer.zero_grad()
         local_sgd.step()  # sends on every fourth call, nothing on the others
-        accelerator.print(f"step {step} apart {apart():.7f}")
+        accelerator.print(f"step {step} apart {apart():.7f}")  # to see it work: apart() itself sends all weights
 # --8<-- [end:loop]
 accelerator.wait_for_everyone()
 accelerator.end_training()

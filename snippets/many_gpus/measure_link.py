@@ -1,4 +1,4 @@
-"""Bandwidth of all-reduce between your GPUs, as data sheets count it.
+"""Bandwidth of all-reduce between your GPUs: what each sends, in one direction.
 
 torchrun --nproc-per-node 2 measure_link.py
 """

@@ -14,6 +14,7 @@ config = LlamaConfig(
     num_attention_heads=16, num_key_value_heads=4,
 )
 STRATEGIES = {
+    "ddp": {},
     "fsdp2": {},
     "hsdp": {"shard": 8},
     "tp_fsdp2": {"tensor": 4, "sequence_parallel": True},
@@ -24,6 +25,8 @@ for strategy, options in STRATEGIES.items():
         sequence_length=512, activation_checkpointing=True, **options,
     )
     print(f"{strategy}: peak {step.peak_gib:.2f} GiB, sends {step.sent() / 1e9:.2f} GB")
+    for category, size in step.peak_by_category.items():
+        print(f"  {category}: {size / 2**30:.2f} GiB")
     for one in step.collectives:
         size = f"{one.payload / 1e9:.2f} GB"
         print(f"  {one.count} x {one.kind} over {one.group} ranks: {size}")

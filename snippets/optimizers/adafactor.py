@@ -1,4 +1,4 @@
-"""Adafactor: the sums of rows and columns in place of the second moment, and no first moment."""
+"""Adafactor: the means of rows and columns in place of the second moment, and no first moment."""
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
 

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 device = torch.accelerator.current_accelerator() or torch.device("cpu")  # cuda (also AMD), xpu (Intel), mps (Apple)
 native_bf16 = {
     "cuda": lambda: torch.version.hip is not None or torch.cuda.get_device_capability() >= (8, 0),
-    "xpu": lambda: torch.xpu.is_bf16_supported(),
+    "xpu": lambda: torch.xpu.is_bf16_supported(including_emulation=False),
     "mps": lambda: torch.backends.mps.is_macos_or_newer(14, 0),
     "cpu": lambda: True,
 }[device.type]()
