@@ -2,7 +2,7 @@
 
 - `[[notebook:claim]]` in a sentence becomes the claim's value, marked by its kind; a click opens where it comes from.
   `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take the newest record of a machine without or with a GPU;
-  `[[notebook:claim@any]]` takes the first that has a value, whatever the reader has chosen.
+  `[[notebook:claim@any]]` takes the first that has a value where the machine that the reader has chosen has none.
 - a fenced block `table`, `chart`, `ledger`, `changes` or `machines` renders records, and what changed in them.
 
 What was measured on several machines is there for each, in elements that name their machines in `data-on`; all but the
@@ -111,17 +111,23 @@ def per_machine(context, entries, where=None):
     has a value; nothing else, where the figure is the same everywhere or there is no other machine.
 
     where: "cpu" or "gpu", for a sentence about one. It shows no machine of the other kind: who has chosen one sees the
-    first. "any", for a sentence about what the machine chosen may not have: everybody sees the first with a value."""
+    first. "any", for a sentence about what the machine chosen may not have: who has chosen one without a value sees the
+    first with one."""
     kinds = {"cpu": False, "gpu": True}
     asked = [name for name in context.machines if where not in kinds or (name in context.gpus) == kinds[where]]
     on = {record.machine: (record, entry) for record, entry in entries if record.machine in asked}
     found = {name: on.get(name) for name in asked}
     measured = entries[0][1]["kind"] == "measured"
     ranked = filter(None, found.values()) if measured else on.values()
-    first = next((entry for entry in ranked if entry[1].keys() & {"value", "rows"}), None)
+    first = next(filter(_has_value, ranked), None)
     others = {name: first for name in context.machines if name not in asked}
-    follows = measured and where != "any" and len(found) > 1
-    return {"": first} | (found | others if follows else {})
+    if where == "any":
+        found = {name: entry if _has_value(entry) else first for name, entry in found.items()}
+    return {"": first} | (found | others if measured and len(found) > 1 else {})
+
+
+def _has_value(entry):
+    return entry is not None and bool(entry[1].keys() & {"value", "rows"})
 
 
 def shown_value(entry):
@@ -277,7 +283,7 @@ def _popover(context, identifier, notebook, name):
 def _source_line(context, record, claim):
     spread = claim.get("spread")
     between = (
-        f"; {spread['repeats']} steps of {format_number(spread['min'])} to {format_number(spread['max'])} s"
+        f"; {spread['repeats']} repeats of {format_number(spread['min'])} to {format_number(spread['max'])} s"
         if spread
         else ""
     )

@@ -94,7 +94,7 @@ class TestClaimInASentence:
 
     def test_a_measured_one_names_its_machine_and_its_spread(self, repository):
         opened = render("[[tiny:step-speed]]").find(id="claim-tiny-step-speed")
-        assert "2.3x on Test machine; 5 steps of 0.1 to 0.2 s" in opened.text
+        assert "2.3x on Test machine; 5 repeats of 0.1 to 0.2 s" in opened.text
 
     def test_a_cited_one_links_to_its_source(self, repository):
         cited = {"kind": "cited", "source": "https://example.org/?a=1&b=2"}
@@ -144,10 +144,21 @@ class TestClaimInASentence:
         kept = records.load(gpu.record).machine
         assert shown_on == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
 
-    def test_a_sentence_about_what_few_machines_have_shows_everybody_the_first_with_a_value(self, repository):
+    def test_a_sentence_about_what_few_machines_have_shows_who_lacks_it_the_first_with_a_value(self, repository):
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
         button = render("[[tiny:step-speed@any]]").find("button")
         assert button.text == "2.3x" and not button.find("span")
+
+    def test_and_who_has_it_sees_that_of_the_machine_chosen(self, repository):
+        add_record(repository, {"name": "without", "label": "Without"}, step_speed=None)
+        add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
+        shown_on = {
+            machine: span.text
+            for span in render("[[tiny:step-speed@any]]").find("button").find_all("span")
+            for machine in span["data-on"].split()
+        }
+        kept = records.load(repository.record).machine
+        assert shown_on == {"older": "1.5x", kept: "2.3x", "without": "2.3x"}
 
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)

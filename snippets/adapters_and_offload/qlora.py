@@ -23,7 +23,7 @@ with tempfile.TemporaryDirectory() as checkpoint:  # stands for a checkpoint of 
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",  # the default is fp4
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,  # the default is fp32; torch.float16 on a T4 or V100
+        bnb_4bit_compute_dtype=torch.bfloat16,  # the default is fp32; float16 on a T4 or V100
     )
     model = AutoModelForCausalLM.from_pretrained(
         checkpoint, quantization_config=quantization, dtype=torch.bfloat16, device_map={"": 0} if gpu else None,

@@ -8,7 +8,7 @@ native_bf16 = {
     "cuda": lambda: torch.version.hip is not None or torch.cuda.get_device_capability() >= (8, 0),
     "xpu": lambda: torch.xpu.is_bf16_supported(including_emulation=False),
     "mps": lambda: torch.backends.mps.is_macos_or_newer(14, 0),
-    "cpu": lambda: True,
+    "cpu": lambda: True,  # slow where it has no bf16 instructions: leave autocast out there
 }[device.type]()
 dtype = torch.bfloat16 if native_bf16 else torch.float16
 # --8<-- [end:device]
