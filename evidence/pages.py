@@ -173,11 +173,19 @@ class ClaimPattern(InlineProcessor):
             },
         )
         choices = per_machine(self.context, entries, where)
-        shown = alternatives({name: shown_value(entry) for name, entry in choices.items()})
+        shown = {name: shown_value(entry) for name, entry in choices.items()}
+        if where == "any":  # a reader must not take another machine's figure for that of the one chosen
+            lent = {name: entry for name, entry in choices.items() if name and entry and entry[0].machine != name}
+            shown |= {name: _with_machine(*shown[name], entry[0]) for name, entry in lent.items()}
+        shown = alternatives(shown)
         for number, (what, names) in enumerate(shown.items()):
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))
             _fill(place, *what)
         return button, match.start(), match.end()
+
+
+def _with_machine(number, unit, record):
+    return number, f"{unit} ({record.data['machine']['label']})"
 
 
 def _fill(element, number, unit):

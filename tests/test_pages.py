@@ -144,10 +144,15 @@ class TestClaimInASentence:
         kept = records.load(gpu.record).machine
         assert shown_on == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
 
-    def test_a_sentence_about_what_few_machines_have_shows_who_lacks_it_the_first_with_a_value(self, repository):
+    def test_a_sentence_about_what_few_machines_have_shows_who_lacks_it_the_first_with_a_value_and_its_name(
+        self, repository
+    ):
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
-        button = render("[[tiny:step-speed@any]]").find("button")
-        assert button.text == "2.3x" and not button.find("span")
+        spans = render("[[tiny:step-speed@any]]").find("button").find_all("span")
+        assert {span["data-on"]: span.text for span in spans} == {
+            "test-machine": "2.3x",
+            "other": "2.3x (Test machine)",
+        }
 
     def test_and_who_has_it_sees_that_of_the_machine_chosen(self, repository):
         add_record(repository, {"name": "without", "label": "Without"}, step_speed=None)
@@ -158,7 +163,7 @@ class TestClaimInASentence:
             for machine in span["data-on"].split()
         }
         kept = records.load(repository.record).machine
-        assert shown_on == {"older": "1.5x", kept: "2.3x", "without": "2.3x"}
+        assert shown_on == {"older": "1.5x", kept: "2.3x", "without": "2.3x (Test machine)"}
 
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
