@@ -176,7 +176,7 @@ class ClaimPattern(InlineProcessor):
         shown = {name: shown_value(entry) for name, entry in choices.items()}
         if where == "any":  # a reader must not take another machine's figure for that of the one chosen
             lent = {name: entry for name, entry in choices.items() if name and entry and entry[0].machine != name}
-            shown |= {name: _with_machine(*shown[name], entry[0]) for name, entry in lent.items()}
+            shown |= {name: (*shown[name], entry[0].data["machine"]["label"]) for name, entry in lent.items()}
         shown = alternatives(shown)
         for number, (what, names) in enumerate(shown.items()):
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))
@@ -184,17 +184,15 @@ class ClaimPattern(InlineProcessor):
         return button, match.start(), match.end()
 
 
-def _with_machine(number, unit, record):
-    return number, f"{unit} ({record.data['machine']['label']})"
-
-
-def _fill(element, number, unit):
-    """Writes a value into an element, its unit so that the style sheet can make it lighter."""
+def _fill(element, number, unit, machine=None):
+    """Writes a value into an element, its unit so that the style sheet can make it lighter, and whose it is."""
     if number in (NOT_MEASURED, NOT_APPLICABLE):
         element.set("class", f"{element.get('class', '')} claim-open".strip())
     element.text = number
     if unit:
         etree.SubElement(element, "small").text = unit
+    if machine:
+        etree.SubElement(element, "small", {"class": "claim-lent"}).text = f" ({machine})"
 
 
 def _on(names, number):
