@@ -523,7 +523,7 @@ table(
     "published-speed", "GPT-2 on two GPUs: samples/s against one GPU, by tokens per sequence",
     {"tokens": "Tokens", "ddp": "DDP, NVLink, x", "dp": "DataParallel, NVLink, x", "slow": "DDP, no NVLink, x"},
     [{"tokens": tokens, "ddp": one / ddp, "dp": one / dp, "slow": one / slow} for (model, tokens), (one, dp, ddp, slow) in RUNS.items() if model == "gpt2"],
-    kind="derived",
+    kind="derived", source=THREAD,
 )
 
 
@@ -537,17 +537,17 @@ def speed(tokens, column):
     return RUNS["gpt2", tokens][0] / RUNS["gpt2", tokens][column]
 
 
-claim("published-slow", "Samples/s of two RTX 3090 without NVLink against one, GPT-2, DDP, 128 tokens, from the published times", speed(128, 3), "x", kind="derived", at_least=0.65, at_most=0.66)
-claim("published-slow-512", "The same with 512 tokens", speed(512, 3), "x", kind="derived", at_least=1.17, at_most=1.19)
-claim("extra-128", "What a step takes longer without NVLink, GPT-2, 128 tokens, from the published times", 1000 * extra("gpt2", 128), "ms", kind="derived", at_least=82, at_most=83)
-claim("extra-512", "What a step takes longer without NVLink, GPT-2, 512 tokens, from the published times", 1000 * extra("gpt2", 512), "ms", kind="derived", at_least=84, at_most=85)
-claim("extra-medium", "What a step takes longer without NVLink, GPT-2 medium, 512 tokens, from the published times", 1000 * extra("gpt2-medium", 512), "ms", kind="derived", at_least=209, at_most=210)
-claim("published-link", "What that link gave at most: bytes of an all-reduce of GPT-2's gradients over the extra time", gpt2 / extra("gpt2", 128) / 1e9, "GB/s", kind="derived", at_least=6, at_most=6.1)
+claim("published-slow", "Samples/s of two RTX 3090 without NVLink against one, GPT-2, DDP, 128 tokens, from the published times", speed(128, 3), "x", kind="derived", source=THREAD, at_least=0.65, at_most=0.66)
+claim("published-slow-512", "Samples/s of two RTX 3090 without NVLink against one, GPT-2, DDP, 512 tokens, from the published times", speed(512, 3), "x", kind="derived", source=THREAD, at_least=1.17, at_most=1.19)
+claim("extra-128", "What a step takes longer without NVLink, GPT-2, 128 tokens, from the published times", 1000 * extra("gpt2", 128), "ms", kind="derived", source=THREAD, at_least=82, at_most=83)
+claim("extra-512", "What a step takes longer without NVLink, GPT-2, 512 tokens, from the published times", 1000 * extra("gpt2", 512), "ms", kind="derived", source=THREAD, at_least=84, at_most=85)
+claim("extra-medium", "What a step takes longer without NVLink, GPT-2 medium, 512 tokens, from the published times", 1000 * extra("gpt2-medium", 512), "ms", kind="derived", source=THREAD, at_least=209, at_most=210)
+claim("published-link", "What that link gave at most: bytes of an all-reduce of GPT-2's gradients over the extra time", gpt2 / extra("gpt2", 128) / 1e9, "GB/s", kind="derived", source=THREAD, at_least=6, at_most=6.1)
 
 TITAN = {"1 GPU": 102, "2 GPUs, DataParallel, NVLink": 110, "2 GPUs, DDP, NVLink": 101, "2 GPUs, DDP, no NVLink": 131}
 table("titan", "Two TITAN RTX, GPT-2, batch 4 per GPU, 200 steps", {"way": "Run", "seconds": "Time, s"},
       [{"way": way, "seconds": seconds} for way, seconds in TITAN.items()], kind="cited", source=THREAD)
-claim("titan-nvlink", "Samples/s of two TITAN RTX against one, DDP and NVLink: as many steps of twice the samples", 2 * 102 / 101, "x", kind="derived", at_least=2, at_most=2.1)
+claim("titan-nvlink", "Samples/s of two TITAN RTX against one, DDP and NVLink: as many steps of twice the samples", 2 * 102 / 101, "x", kind="derived", source=THREAD, at_least=2, at_most=2.1)
 
 # %% [markdown]
 # ## A model of the time

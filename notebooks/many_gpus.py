@@ -182,8 +182,8 @@ claim("tp-peak-64", "Peak of a rank of 64, 8B Llama, TP 8 with sequence parallel
 claim("fsdp2-peak-64", "Peak of a rank of 64, 8B Llama under FSDP2, 1 x 4,096 tokens, checkpointing", f64.peak_gib, "GiB", kind="traced", at_least=10.5, at_most=11)
 claim("tp-sent-64", "What a rank of 64 sends in that step with TP 8 and FSDP2, against FSDP2 alone", tp64.sent() / f64.sent(), "x",
       kind="traced", at_least=1.55, at_most=1.65)
-claim("tp-sent-70b", "The same for the 70B Llama", traced["70b", "tp", 64].sent() / seventy.sent(), "x", kind="traced", at_least=0.85, at_most=0.9)
-claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine",
+claim("tp-sent-70b", "What a rank of 64 sends in such a step of the 70B Llama with TP 8 and FSDP2, against FSDP2 alone", traced["70b", "tp", 64].sent() / seventy.sent(), "x", kind="traced", at_least=0.85, at_most=0.9)
+claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 6 of its layers",
       traced["70b", "fsdp2", 1024].seconds, "s", kind="measured", at_most=120)
 
 # %% [markdown]
@@ -284,8 +284,8 @@ claim("link-bandwidth", "Bandwidth of an all-reduce of 1 GiB over all GPUs of th
 # %%
 TITAN = "https://github.com/pytorch/torchtitan/blob/31a17bfdb70bab6f62a13d21816a5339b911d6e3/benchmarks/llama3_h100_202412_torchtitan.md"
 claim("titan-8", "Tokens per second and GPU, Llama 3.1 8B, FSDP2 in bf16, 8 H100, torchtitan", 5762, "tokens/s", kind="cited", source=TITAN)
-claim("titan-128", "The same on 128 H100 with one 400 Gb/s adapter for each", 5605, "tokens/s", kind="cited", source=TITAN)
-claim("titan-kept", "Throughput of a GPU among 128 against one among 8, from these two", 100 * 5605 / 5762, "%", kind="derived", at_least=97, at_most=97.5)
+claim("titan-128", "Tokens per second and GPU, Llama 3.1 8B, FSDP2 in bf16, torchtitan, on 128 H100 with one 400 Gb/s adapter for each", 5605, "tokens/s", kind="cited", source=TITAN)
+claim("titan-kept", "Throughput of an H100 among 128 against one among 8, Llama 3.1 8B, FSDP2, by torchtitan's figures", 100 * 5605 / 5762, "%", kind="derived", source=TITAN, at_least=97, at_most=97.5)
 H100 = {"memory_gb": 96, "tflops": 989.5, "link": "NVLink 4"}
 titan_work = {"tokens": 16384, "utilisation": 0.33, "checkpointing": False}
 
@@ -303,12 +303,12 @@ claim("titan-predicted-100gbe", "By our model without overlap, if each of these 
 
 TINY = "https://github.com/whyNLP/tinyllama/issues/1"
 claim("tiny-one", "TinyLlama 1.1B, one RTX 4090, 4 micro-batches a step, as a user reports", 1.8, "thousand tokens/s", kind="cited", source=TINY)
-claim("tiny-two", "The same, DDP on two RTX 4090, 1 micro-batch a step", 1.5, "thousand tokens/s", kind="cited", source=TINY)
-claim("tiny-four", "The same, DDP on two RTX 4090, 4 micro-batches a step", 2.7, "thousand tokens/s", kind="cited", source=TINY)
+claim("tiny-two", "TinyLlama 1.1B, as the same user reports, DDP on two RTX 4090, 1 micro-batch a step", 1.5, "thousand tokens/s", kind="cited", source=TINY)
+claim("tiny-four", "TinyLlama 1.1B, as the same user reports, DDP on two RTX 4090, 4 micro-batches a step", 2.7, "thousand tokens/s", kind="cited", source=TINY)
 share = 1.5 / (2 * 1.8)  # of its time that a GPU computes, with one micro-batch a step
 communication = 1 / share - 1  # per unit of computation
-claim("tiny-predicted", "Throughput with 4 micro-batches that the model predicts from the other two figures",
-      2 * 1.8 / (1 + communication / 4), "thousand tokens/s", kind="derived", at_least=2.6, at_most=2.75)
+claim("tiny-predicted", "Throughput of TinyLlama on two RTX 4090 with 4 micro-batches a step that the model predicts from one GPU and from 1 micro-batch",
+      2 * 1.8 / (1 + communication / 4), "thousand tokens/s", kind="derived", source=TINY, at_least=2.6, at_most=2.75)
 
 HISTORY = "https://github.com/huggingface/transformers/blob/032b32abfb07ba36e8fc1a8e5251514523edce34/docs/source/en/perf_train_gpu_many.md"
 RUNS = [("1 GPU", 102.0, "left out", 1), ("2, DataParallel, NVLink", 110.5948, 1.808, 2), ("2, DDP, NVLink", 101.9003, 1.963, 2),
@@ -323,11 +323,11 @@ table(
     "titan-rtx-rates", "The rates that follow: 200 steps, and 800 sequences per GPU, over the run time",
     {"setting": "Setting", "steps": "Steps/s", "samples": "Samples/s"},
     [{"setting": setting, "steps": 200 / runtime, "samples": 200 * 4 * number / runtime} for setting, runtime, _, number in RUNS],
-    kind="derived",
+    kind="derived", source=HISTORY,
 )
 effective = seconds(4 * model("gpt2")["parameters"], "PCIe 3 x16") * LINKS["PCIe 3 x16"][0] / ((131.4367 - 101.9003) / 200)
-claim("titan-rtx-link", "Bandwidth that explains the difference between the two DDP runs, if nothing overlapped", effective, "GB/s",
-      kind="derived", at_least=3, at_most=4)
+claim("titan-rtx-link", "Bandwidth that explains the difference between the two DDP runs of GPT-2 on TITAN RTX, if nothing overlapped", effective, "GB/s",
+      kind="derived", source=HISTORY, at_least=3, at_most=4)
 
 # %% [markdown]
 # ## Four examples, from the plan that you can call

@@ -388,7 +388,7 @@ claim("formula-difference", "Largest difference between counted bytes and formul
 # %% [markdown]
 # ## Tensor parallelism at full size
 #
-# Rank 0 of 8, an 8B and a 70B Llama in bf16, traced. The 70B model is traced with 2 and 4 of its layers, and the rest is
+# Rank 0 of 8, an 8B and a 70B Llama in bf16, traced. Both are traced with few of their layers, and the rest is
 # added in proportion: every layer is alike.
 
 # %%
@@ -445,17 +445,17 @@ table(
     [{"case": name, **case} for name, case in full.items()],
     kind="traced",
 )
-claim("tp-activations", "Activations of rank 0 under TP 8 against one GPU, 8B Llama, 8,192 tokens, after the forward pass",
+claim("tp-activations", "Activations of one GPU against those of rank 0 under TP 8, 8B Llama, 8,192 tokens, after the forward pass",
       full["8B, one GPU"]["activations"] / full["8B, TP 8"]["activations"], "x", kind="traced", at_least=2.1, at_most=2.3)
-claim("sp-activations", "The same with sequence parallelism", full["8B, one GPU"]["activations"] / full["8B, TP 8 + SP"]["activations"],
-      "x", kind="traced", at_least=3.7, at_most=4.1)
+claim("sp-activations", "Activations of one GPU against those of rank 0 under TP 8 with sequence parallelism, 8B Llama, 8,192 tokens, after the forward pass",
+      full["8B, one GPU"]["activations"] / full["8B, TP 8 + SP"]["activations"], "x", kind="traced", at_least=3.7, at_most=4.1)
 def in_layers(name):
     return full[name]["activations"] - full[name]["outside"]
 
 
 claim("sp-layers", "Activations in the layers alone: one GPU against rank 0 under TP 8 with sequence parallelism, 8B Llama, 8,192 tokens",
       in_layers("8B, one GPU") / in_layers("8B, TP 8 + SP"), "x", kind="traced", at_least=4.9, at_most=5.3)
-claim("sp-outside", "Activations outside of the layers under TP 8 with sequence parallelism, 8B Llama, 8,192 tokens: the logits and their copy",
+claim("sp-outside", "Activations outside of the layers under TP 8 with sequence parallelism, 8B Llama, 8,192 tokens: nearly all of it the fp32 log-softmax of the logits",
       full["8B, TP 8 + SP"]["outside"], "GiB", kind="traced", at_least=3.8, at_most=4.2)
 claim("tp-70b-floor", "Weights, gradients and AdamW state per GPU of a 70B Llama in pure bf16 under TP 8", full["70B, TP 8"]["floor"], "GiB",
       kind="traced", at_least=60, at_most=72)
@@ -554,7 +554,7 @@ LONG = 131072
 
 
 def activations(length):
-    """After the forward pass of an 8B Llama in bf16, from 1 and 2 layers; the logits and their fp32 copies included."""
+    """After the forward pass of an 8B Llama in bf16, from 1 and 2 layers; what the loss keeps of the logits included."""
     pair = [training_step(AutoModelForCausalLM, cut(layers), 1, length, dtype=BF16).after_forward["activations"] for layers in (1, 2)]
     return extrapolated(pair, 1, 32) / GiB
 
