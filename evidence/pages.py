@@ -500,8 +500,9 @@ def _ledger_row(context, notebook, name):
         f'<a href="{context.record_url(record)}">{escape(record.data["machine"]["label"])}</a>, {escape(_versions(record))}, {record.date}'
         for record, _ in rows
     )
-    if "source" in claim:
-        sources = f'<a href="{escape(claim["source"])}">source</a>'
+    if "source" in claim:  # a cited figure is of nobody's machine; arithmetic on one has both
+        cited = f'<a href="{escape(claim["source"])}">source</a>'
+        sources = cited if claim["kind"] == "cited" else f"{sources}<br>{cited}"
     return (
         f'<tr id="{notebook}-{name}"><td><a href="{context.notebook_url(notebook, f"claim-{name}")}"><code>{name}</code></a><br>{escape(claim["sentence"])}</td> '
         f'<td class="number">{values}</td> <td>{claim["kind"]}</td> <td>{sources}</td></tr>'
@@ -555,11 +556,10 @@ def _class(right):
 def _caption(context, record, table, name):
     notebook, _, key = name.partition(":")
     machine = f" on {escape(record.data['machine']['label'])}" if table["kind"] == "measured" else ""
-    source = (
-        f'<a href="{escape(table["source"])}">source</a>'
-        if "source" in table
-        else f"{escape(_versions(record))}, {record.date}"
-    )
+    parts = [] if table["kind"] == "cited" else [f"{escape(_versions(record))}, {record.date}"]
+    if "source" in table:
+        parts.append(f'<a href="{escape(table["source"])}">source</a>')
+    source = " · ".join(parts)
     return (
         f'<p class="evidence-caption"><span class="kind kind-{table["kind"]}">{table["kind"]}</span>{machine}: {escape(table["title"])}. {source} · '
         f'<a href="{context.notebook_url(notebook, f"table-{key}")}">the code</a> · <a href="{context.record_url(record)}">record</a></p>'
