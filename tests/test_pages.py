@@ -64,6 +64,12 @@ def gpu(repository):
     return repository
 
 
+def on_each_machine(written):
+    """{machine: what who has chosen it sees of the one claim written}."""
+    spans = render(written).find("button").find_all("span")
+    return {machine: span.text for span in spans for machine in span["data-on"].split()}
+
+
 class TestClaimInASentence:
     def test_it_shows_the_value_with_its_unit_and_is_marked_by_its_kind(self, repository):
         page = render("It takes [[tiny:peak-memory]].")
@@ -136,34 +142,24 @@ class TestClaimInASentence:
 
     def test_a_sentence_about_a_cpu_follows_the_choice_of_a_cpu_and_shows_none_of_a_gpu(self, gpu):
         add_record(gpu, {"name": "older"}, date="2020-01-01", step_speed=1.5)
-        shown_on = {
-            machine: span.text
-            for span in render("[[tiny:step-speed@cpu]]").find("button").find_all("span")
-            for machine in span["data-on"].split()
-        }
         kept = records.load(gpu.record).machine
-        assert shown_on == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
+        assert on_each_machine("[[tiny:step-speed@cpu]]") == {"older": "1.5x", kept: "2.3x", "nvidia-x": "2.3x"}
 
     def test_a_sentence_about_what_few_machines_have_shows_who_lacks_it_the_first_with_a_value_and_its_name(
         self, repository
     ):
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
-        spans = render("[[tiny:step-speed@any]]").find("button").find_all("span")
-        assert {span["data-on"]: span.text for span in spans} == {
-            "test-machine": "2.3x",
-            "other": "2.3x (Test machine)",
-        }
+        assert on_each_machine("[[tiny:step-speed@any]]") == {"test-machine": "2.3x", "other": "2.3x (Test machine)"}
 
     def test_and_who_has_it_sees_that_of_the_machine_chosen(self, repository):
         add_record(repository, {"name": "without", "label": "Without"}, step_speed=None)
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
-        shown_on = {
-            machine: span.text
-            for span in render("[[tiny:step-speed@any]]").find("button").find_all("span")
-            for machine in span["data-on"].split()
-        }
         kept = records.load(repository.record).machine
-        assert shown_on == {"older": "1.5x", kept: "2.3x", "without": "2.3x (Test machine)"}
+        assert on_each_machine("[[tiny:step-speed@any]]") == {
+            "older": "1.5x",
+            kept: "2.3x",
+            "without": "2.3x (Test machine)",
+        }
 
     def test_of_two_machines_of_a_kind_the_newest_record_counts(self, repository):
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)
