@@ -1,7 +1,8 @@
 """What must not be in a page. Each finding names file, line, what is wrong and the fix.
 
 - a figure typed by hand: a number with a unit of a result, outside a claim and outside a link to its source
-- a claim, table or column that no record has; a claim that no page shows
+- a claim, table or column that no record has; a claim that no page shows; an exact figure of which two records differ
+- a record that a hand has changed
 - a link to a page, notebook or anchor of ours that does not exist; a section without an anchor of its own
 - a code block that is not an included snippet; a snippet or region that is gone; a snippet that no page includes
 """
@@ -66,6 +67,8 @@ def check(docs=DOCS, snippets=SNIPPETS, results=records.RESULTS):
             else:
                 problems += _code(path, block, Path(snippets), included)
     problems += _unused_claims(found, used, results)
+    problems += _apart(found)
+    problems += filter(None, (records.changed_by_hand(record) for kept in found.values() for record in kept))
     problems += _unused_snippets(Path(snippets), included)
     return problems
 
@@ -323,6 +326,18 @@ def _unused_claims(found, used, results):
                     f"show it by [[{notebook}:{name}]], or remove it from the notebook",
                     line,
                 )
+
+
+def _apart(found):
+    """What is traced or derived is the same on every machine: where it is not, a record is of other code than the newest."""
+    for newest, *older in found.values():
+        for record in older:
+            for line, name, value, newer in records.apart(record, newest):
+                what = (
+                    f"{name} is {value:g} here and {newer:g} in {newest.path.name}, and it is the same on every machine"
+                )
+                fix = f"make the record again on that machine (`make record NOTEBOOKS={record.notebook}`), or remove it"
+                yield Problem(record.path, what, fix, line)
 
 
 def _unused_snippets(snippets, included):

@@ -5,6 +5,7 @@ a value outside the bound that its own claim states.
 """
 
 import datetime
+import hashlib
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import jsonschema
 from .problems import Problem, line_of, nearest, read_text, shown
 
 RESULTS = Path("results")
-SCHEMA_NUMBER = 1
+SCHEMA_NUMBER = 2
 KINDS = ("derived", "traced", "measured", "cited")
 EXACT = ("derived", "traced")  # the same on every machine, so a re-run must agree
 TOLERANCE = 0.01  # of an exact value, between versions of the libraries
@@ -28,13 +29,14 @@ _NUMBER = {"type": "number"}
 SCHEMA = {
     "type": "object",
     "additionalProperties": False,
-    "required": ["schema", "notebook", "source", "date", "command", "machine", "software", "claims", "tables"],
+    "required": ["schema", "notebook", "source", "date", "command", "machine", "software", "claims", "tables", "seal"],
     "properties": {
         "schema": {"const": SCHEMA_NUMBER},
         "notebook": {"type": "string"},
         "source": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         "date": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"},
         "command": {"type": "string"},
+        "seal": {"type": "string"},
         "machine": {
             "type": "object",
             "required": ["name", "label", "cpu", "cores"],
@@ -109,10 +111,14 @@ class Record:
 def load(path):
     """Reads and validates one record."""
     path = Path(path)
-    again = (
+    again = _again(path)
+    return Record(path, _validated(read_text(path, again), path, again))
+
+
+def _again(path):
+    return (
         f"restore it with `git checkout {shown(path)}` or make it again with `make record NOTEBOOKS={path.parent.name}`"
     )
-    return Record(path, _validated(read_text(path, again), path, again))
 
 
 def _validated(text, path, again):
@@ -192,9 +198,23 @@ def write(record, results=RESULTS):
 def prepared(record, results=RESULTS):
     """Where a record goes and its text, if nothing is wrong with it."""
     path = Path(results) / record["notebook"] / f"{record['machine']['name']}.json"
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(record | {"seal": seal(record)}, indent=1, ensure_ascii=False) + "\n"
     _validated(text, path, "mend the notebook; the stored record is as before")
     return path, text
+
+
+def seal(record):
+    """The SHA-256 of all that a record says, apart from the seal itself. It tells a slip of the hand, not a forger."""
+    said = {key: value for key, value in record.items() if key != "seal"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def changed_by_hand(record):
+    """The Problem of a record that is not as its run wrote it, or None."""
+    if record.data["seal"] == seal(record.data):
+        return None
+    line = line_of(read_text(record.path), '"seal"')
+    return Problem(record.path, "a hand has changed the record since its run wrote it", _again(record.path), line)
 
 
 def write_atomically(path, text):
@@ -230,6 +250,29 @@ def find(records, notebook, name, collection="claims"):
         known = {key for record in records[notebook] for key in record.data[collection]}
         raise LookupError(f"no {collection[:-1]} {name!r} in the records of {notebook}{nearest(name, known)}")
     return found
+
+
+def apart(record, newer):
+    """The exact claims and tables that `record` does not share with a newer one: [(line, name, value, value there)]."""
+    there, found = dict(_exact(newer)), {}
+    for place, value in _exact(record):
+        if place in there and differs(value, there[place]):
+            found.setdefault(place[:2], (value, there[place]))
+    text = record.path.read_text(encoding="utf-8") if found else ""
+    return [(_line(text, place), place[1], *values) for place, values in found.items()]
+
+
+def _exact(record):
+    """Every exact number in a record, as (place, number)."""
+    for name, claim in record.data["claims"].items():
+        if claim["kind"] in EXACT and "value" in claim:
+            yield ("claims", name), claim["value"]
+    for name, table in record.data["tables"].items():
+        for number, row in enumerate(table["rows"] if table["kind"] in EXACT else ()):
+            cells = zip(table["columns"], row, strict=True)
+            yield from (
+                (("tables", name, number, column), cell) for column, cell in cells if isinstance(cell, int | float)
+            )
 
 
 def broken_bound(value, claim):

@@ -94,9 +94,10 @@ class Repository:
         return text[: text.index(old)].count("\n") + 1
 
     def change_record(self, change):
-        """Lets `change` alter the data of the record in place."""
+        """Lets `change` alter the data of the record in place, as another run would have."""
         data = json.loads(self.record.read_text())
         change(data)
+        data["seal"] = records.seal(data)
         self.record.write_text(json.dumps(data, indent=1))
 
     def add_to_page(self, text):

@@ -1,8 +1,11 @@
 """What must not be in a page is named with line and fix; what is allowed passes."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from evidence import lint, notebooks
+from evidence import lint, notebooks, records
 
 LINK_OR_CLAIM = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
 
@@ -178,6 +181,44 @@ class TestClaims:
             f"{repository.record}:{line}: no page shows the claim step-speed. "
             "Fix: show it by [[tiny:step-speed]], or remove it from the notebook"
         )
+
+    def test_an_exact_figure_that_is_another_on_another_machine_is_named_in_the_older_record(self, repository):
+        older = json.loads(repository.record.read_text())
+        older["date"], older["machine"]["name"] = "2020-01-01", "old-machine"
+        older["claims"]["peak-memory"]["value"] = 12.6  # within the tolerance between versions of the libraries
+        older["claims"]["step-speed"]["value"] = 1.2  # measured
+        older["tables"]["by-batch"]["rows"][1][1] = 4.0
+        records.write(older)
+        (problem,) = repository.page_problems()
+        line = Path("results/tiny/old-machine.json").read_text().split('"by-batch"')[0].count("\n") + 1
+        assert problem == (
+            f"results/tiny/old-machine.json:{line}: by-batch is 4 here and 5 in test-machine.json, and it is the same on "
+            "every machine. Fix: make the record again on that machine (`make record NOTEBOOKS=tiny`), or remove it"
+        )
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ('"value": 12.5', '"value": 12.6'),
+            ('"at_most": 13', '"at_most": 14'),
+            ('"max": 0.2', '"max": 0.3'),
+            ("of a step that", "of a stop that"),
+            ('"command": "make record', '"command": "make believe'),
+            (" 2.0\n", " 2.5\n"),
+        ],
+    )
+    def test_a_record_in_which_a_hand_changed_anything_is_named(self, repository, old, new):
+        repository.edit(repository.record, old, new)
+        line = repository.record.read_text().split('"seal"')[0].count("\n") + 1
+        assert repository.page_problems() == [
+            f"{repository.record}:{line}: a hand has changed the record since its run wrote it. Fix: restore it with "
+            f"`git checkout {repository.record}` or make it again with `make record NOTEBOOKS=tiny`"
+        ]
+
+    def test_the_order_and_the_spaces_of_a_record_may_change(self, repository):
+        data = json.loads(repository.record.read_text())
+        repository.record.write_text(json.dumps(dict(reversed(data.items()))))
+        assert repository.page_problems() == []
 
     def test_a_claim_in_code_is_not_shown(self, repository):
         repository.edit(repository.page, "[[tiny:step-speed]]", "`[[tiny:step-speed]]`")
