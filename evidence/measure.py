@@ -48,11 +48,17 @@ def interleaved(steps, repeats=5, warmup=1):
     warm-up included. The tests set it, which ask whether a bound holds; a record is made by all repeats.
     """
     most = float(os.environ.get("EVIDENCE_SECONDS", "inf"))
-    rounds = [[_time(step) for step in steps.values()] for _ in range(warmup)]
+    warm_up = [[_time(step) for step in steps.values()] for _ in range(warmup)]
     measured = []
-    while len(measured) < repeats and (len(measured) < 2 or sum(map(sum, rounds + measured)) < most):
+    while len(measured) < repeats and (len(measured) < 2 or sum(map(sum, warm_up + measured)) < most):
         measured.append([_time(step) for step in steps.values()])
     return {name: Timing(seconds) for name, seconds in zip(steps, zip(*measured, strict=True), strict=True)}
+
+
+def rounds(count, least=2):
+    """How often to run what `interleaved` does not time, a training run per seed for one: `count` times; `least` times where
+    EVIDENCE_SECONDS is in the environment, for the same reason."""
+    return least if "EVIDENCE_SECONDS" in os.environ else count
 
 
 def peak_memory(step):

@@ -489,6 +489,7 @@ claim("qlora-loss", "Loss on unseen text after QLoRA minus the loss after LoRA, 
 
 # %%
 A100 = "https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth/"
+DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed/blob/7dee2e061c20239ececb779bfaf3b1b5a2228a3c/deepspeed/runtime/zero/stage_1_and_2.py"
 LINK, PEAK = 31.5e9, 312e12
 
 
@@ -517,9 +518,9 @@ claim("offload-optimizer-time", "Time of 2 + 2 bytes per parameter of an 8B Llam
 claim("offload-break-even", "Tokens per optimizer step at which the FLOPs of an 8B model, 6 per parameter and token at the 312 TFLOP/s of an A100, take as long as 2 + 2 bytes per parameter on a link of 31.5 GB/s",
       per_step / LINK * PEAK / (6 * all_parameters), "tokens", kind="derived", source=A100, at_least=6500, at_most=6700)
 claim("offload-gpu-floor", "What ZeRO-Offload leaves on the GPU for an 8B Llama by DeepSpeed's own estimate, activations apart: 2 bytes per parameter",
-      2 * all_parameters / GiB, "GiB", kind="derived", at_least=14.9, at_most=15)
-claim("offload-host-deepspeed", "Host memory by DeepSpeed's own estimate: 16 bytes per parameter and half as much again for buffers",
-      1.5 * 16 * all_parameters / GiB, "GiB", kind="derived", at_least=179, at_most=180)
+      2 * all_parameters / GiB, "GiB", kind="derived", source=DEEPSPEED, at_least=14.9, at_most=15)
+claim("offload-host-deepspeed", "Host memory of ZeRO-Offload for an 8B Llama by DeepSpeed's own estimate, up to 4 GPUs: 16 bytes per parameter and half as much again for buffers",
+      1.5 * 16 * all_parameters / GiB, "GiB", kind="derived", source=DEEPSPEED, at_least=179, at_most=180)
 
 # %% [markdown]
 # The update itself then runs on the host. One AdamW step in fp32, on one thread of this machine's CPU:

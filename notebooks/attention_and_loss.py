@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Attention kernels and the loss of a large vocabulary
 #
-# Two parts of a training step grow faster than the rest: attention with the square of the sequence length, where its
-# kernel writes the scores, and the logits with length times vocabulary. This notebook traces both at full size, without
+# Two parts of a training step can outgrow all others: attention, where its kernel writes the scores, grows with the square
+# of the sequence length, and the logits are a row of the whole vocabulary for every token. This notebook traces both at full size, without
 # a GPU, and times small versions of them on the machine that it runs on. It shows what a mask does to the fused kernels,
 # and what a loss in chunks saves.
 
@@ -183,7 +183,7 @@ table(
 )
 claim("a100-printed", "Memory that SDPA saves, as the source prints it, BERT-base, A100, batch 16 x 512 tokens, 2024", 75.83, "%", kind="cited", source=A100)
 claim("a100-saving", "The same saving computed from the source's two columns of memory", 100 * (1 - 3961.013 / 6964.659), "%",
-      kind="derived", at_least=43, at_most=43.3)
+      kind="derived", source=A100, at_least=43, at_most=43.3)
 
 # %% [markdown]
 # Does the trace agree with that GPU? What a kernel and the allocator need cancels in the difference of the two peaks.

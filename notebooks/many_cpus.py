@@ -516,15 +516,15 @@ def rate_of(gigabits):
 
 
 lines = [("10", "ddp")] + [("1", name) for name in NAMES]
-table("slow", "Two processes against one over a slowed network: the Llama above, 256 tokens per process and micro-batch",
+table("slow", "Two processes over a slowed network against one that updates all weights at every micro-batch: the Llama above, 256 tokens per process and micro-batch",
       {"network": "Network, Gbit/s", "way": "Way", "seconds": "Time per micro-batch, s", "gain": "Samples/s against one process, x"},
       [{"network": int(rate), "way": NAMES[name], "seconds": slow[rate][name] if OWN else None, "gain": gain(rate, name)} for rate, name in lines], kind="measured")
 claim("rate-one", "What gloo makes of a network limited to 1 Gbit/s per direction, all-reduce of 16 MB", rate_of("1"), "Gbit/s",
       kind="measured", at_least=0.3, at_most=1.3, because=NO_NETWORK)
 for name, low, high in (("ddp", 0.2, 1.7), ("buckets", 0.2, 2), ("bf16", 0.3, 1.9), ("lora", 0.6, 4), ("accumulation", 0.5, 2.2), ("local", 0.5, 2.2)):
-    claim(f"slow-{name}", f"Samples/s of two processes against one at 1 Gbit/s: {NAMES[name]}", gain("1", name), "x",
+    claim(f"slow-{name}", f"Samples/s of two processes at 1 Gbit/s, {NAMES[name]}, against one that updates all weights at every micro-batch", gain("1", name), "x",
           kind="measured", at_least=low, at_most=high, because=NO_NETWORK)
-claim("ten-ddp", "Samples/s of two processes against one at 10 Gbit/s: DDP, fp32", gain("10", "ddp"), "x", kind="measured",
+claim("ten-ddp", "Samples/s of two processes at 10 Gbit/s, DDP, fp32, against one", gain("10", "ddp"), "x", kind="measured",
       at_least=0.5, at_most=2.3, because=NO_NETWORK)
 
 # %% [markdown]

@@ -47,7 +47,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
-from evidence.plan import LINKS, NETWORKS_MD, gpu, model, plan, seconds
+from evidence.plan import AMPERE, LINKS, NETWORKS_MD, gpu, model, plan, seconds
 from evidence.ranks import many_layers, rank_step
 from evidence.trace import GiB
 
@@ -238,7 +238,7 @@ table(
     kind="derived",
 )
 claim("compute-seconds", "The computation of that step on an A100 at 40 % of its peak, 8 FLOPs per parameter and token with checkpointing",
-      8 * N * 4096 / (312e12 * 0.4), "s", kind="derived", at_least=2, at_most=2.2)
+      8 * N * 4096 / (312e12 * 0.4), "s", kind="derived", source=AMPERE, at_least=2, at_most=2.2)
 claim("fsdp2-10gbe", "FSDP2's bytes of that step over 10 GbE", seconds(SENT["FSDP2"], "10 GbE"), "s", kind="derived", at_least=43, at_most=44)
 claim("nvlink-seen", "All-reduce of 8 A100 over NVLink 3, in one direction", 235, "GB/s", kind="cited", source=NETWORKS_MD)
 

@@ -134,9 +134,9 @@ claim("logits-of-a-batch", "fp32 logits of one evaluation batch of 8 sequences o
 # A classifier keeps one number per row and class. The evaluation of a user with many classes, by arithmetic:
 
 # %%
-ROWS, CLASSES = 469_530, 9_997  # https://github.com/huggingface/transformers/issues/7232
-claim("classifier-logits", f"fp32 logits of {ROWS:,} rows and {CLASSES:,} classes", ROWS * CLASSES * 4 / 2**30, "GiB", kind="derived", at_least=17.4, at_most=17.6)
-claim("classifier-classes", f"The predicted classes of {ROWS:,} rows, 8 bytes each", ROWS * 8 / 2**20, "MiB", kind="derived", at_least=3.5, at_most=3.7)
+ROWS, CLASSES, USER = 469_530, 9_997, "https://github.com/huggingface/transformers/issues/7232"
+claim("classifier-logits", f"fp32 logits of {ROWS:,} rows and {CLASSES:,} classes", ROWS * CLASSES * 4 / 2**30, "GiB", kind="derived", source=USER, at_least=17.4, at_most=17.6)
+claim("classifier-classes", f"The predicted classes of {ROWS:,} rows, 8 bytes each", ROWS * 8 / 2**20, "MiB", kind="derived", source=USER, at_least=3.5, at_most=3.7)
 
 # %% [markdown]
 # ## From version 4 to version 5

@@ -27,6 +27,13 @@ def test_in_the_tests_a_measurement_ends_when_it_has_taken_its_time_but_not_befo
     assert timings == {"a": measure.Timing((1,) * repeats), "b": measure.Timing((2,) * repeats)}
 
 
+def test_in_the_tests_what_is_repeated_by_hand_runs_less_often_and_for_a_record_as_often_as_it_says(monkeypatch):
+    monkeypatch.setenv("EVIDENCE_SECONDS", "6")
+    assert (measure.rounds(5), measure.rounds(3, least=1)) == (2, 1)
+    monkeypatch.delenv("EVIDENCE_SECONDS")
+    assert (measure.rounds(5), measure.rounds(3, least=1)) == (5, 3)
+
+
 def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():
     timing = measure.Timing((3.0, 1.0, 2.0))
     assert timing.best == 1.0
