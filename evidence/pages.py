@@ -1,8 +1,8 @@
 """Python-Markdown extension: figures on pages come from records.
 
 - `[[notebook:claim]]` in a sentence becomes the claim's value, marked by its kind; a click opens where it comes from.
-  `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take the newest record of a machine without or with a GPU;
-  `[[notebook:claim@any]]` takes the first that has a value where the machine that the reader has chosen has none.
+  `[[notebook:claim@cpu]]` and `[[notebook:claim@gpu]]` take a machine without or with a GPU. Where the machine that the
+  reader has chosen has no value, these and `[[notebook:claim@any]]` take the first that has one, and name it.
 - a fenced block `table`, `chart`, `ledger`, `changes` or `machines` renders records, and what changed in them.
 
 What was measured on several machines is there for each, in elements that name their machines in `data-on`; all but the
@@ -111,8 +111,8 @@ def per_machine(context, entries, where=None):
     has a value; nothing else, where the figure is the same everywhere or there is no other machine.
 
     where: "cpu" or "gpu", for a sentence about one. It shows no machine of the other kind: who has chosen one sees the
-    first. "any", for a sentence about what the machine chosen may not have: who has chosen one without a value sees the
-    first with one."""
+    first. "any", for a sentence about either. In all three, who has chosen a machine without a value sees the first with
+    one."""
     kinds = {"cpu": False, "gpu": True}
     asked = [name for name in context.machines if where not in kinds or (name in context.gpus) == kinds[where]]
     on = {record.machine: (record, entry) for record, entry in entries if record.machine in asked}
@@ -121,7 +121,7 @@ def per_machine(context, entries, where=None):
     ranked = filter(None, found.values()) if measured else on.values()
     first = next(filter(_has_value, ranked), None)
     others = {name: first for name in context.machines if name not in asked}
-    if where == "any":
+    if where and first:
         found = {name: entry if _has_value(entry) else first for name, entry in found.items()}
     return {"": first} | (found | others if measured and len(found) > 1 else {})
 
@@ -174,9 +174,12 @@ class ClaimPattern(InlineProcessor):
         )
         choices = per_machine(self.context, entries, where)
         shown = {name: shown_value(entry) for name, entry in choices.items()}
-        if where == "any":  # a reader must not take another machine's figure for that of the one chosen
-            lent = {name: entry for name, entry in choices.items() if name and entry and entry[0].machine != name}
-            shown |= {name: (*shown[name], entry[0].data["machine"]["label"]) for name, entry in lent.items()}
+        for name in (
+            filter(None, choices) if where else ()
+        ):  # nobody must take another machine's figure for that of the one chosen
+            record = choices[name] and choices[name][0]
+            if record and record.machine != name and (where == "any" or has_gpu(record) == (name in self.context.gpus)):
+                shown[name] = (*shown[name], record.data["machine"]["label"])
         shown = alternatives(shown)
         for number, (what, names) in enumerate(shown.items()):
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))

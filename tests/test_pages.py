@@ -151,6 +151,18 @@ class TestClaimInASentence:
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
         assert on_each_machine("[[tiny:step-speed@any]]") == {"test-machine": "2.3x", "other": "2.3x (Test machine)"}
 
+    @pytest.mark.parametrize("where", ["cpu", "any"])
+    def test_who_has_chosen_a_cpu_without_the_figure_sees_that_of_the_first_cpu_and_its_name(self, gpu, where):
+        add_record(gpu, {"name": "without", "label": "Without"}, date="2020-01-01", step_speed=None)
+        kept, first = records.load(gpu.record).machine, "2.3x (Test machine)" if where == "cpu" else "7.5x (NVIDIA X)"
+        of_gpu = "2.3x" if where == "cpu" else "7.5x"
+        assert on_each_machine(f"[[tiny:step-speed@{where}]]") == {kept: "2.3x", "without": first, "nvidia-x": of_gpu}
+
+    def test_where_no_cpu_has_the_figure_it_does_not_apply_to_the_one_chosen(self, repository):
+        add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
+        add_record(repository, {"name": "test-machine", "label": "Test machine"}, step_speed=None)
+        assert set(on_each_machine("[[tiny:step-speed@cpu]]").values()) == {"does not apply"}
+
     def test_and_who_has_it_sees_that_of_the_machine_chosen(self, repository):
         add_record(repository, {"name": "without", "label": "Without"}, step_speed=None)
         add_record(repository, {"name": "older"}, date="2020-01-01", step_speed=1.5)

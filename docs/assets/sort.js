@@ -9,7 +9,7 @@
     return direction * (isNaN(x) ? a.localeCompare(b) : x - y)
   }
   const sort = (table, column, direction) => {
-    const text = row => row.cells[column].textContent.trim()
+    const text = row => row.cells[column].innerText.trim() // what the machine chosen shows
     const rows = [...table.tBodies[0].rows]
     const value = rows.some(row => ratio.test(text(row))) ? speed : number
     table.tBodies[0].append(...rows.sort((a, b) => compare(text(a), text(b), value, direction)))
