@@ -293,7 +293,7 @@ def _source_line(context, record, claim):
     spread = claim.get("spread")
     between = (
         f"; {spread['repeats']} repeats of {format_number(spread['min'])} to {format_number(spread['max'])} s"
-        if spread
+        if spread and "value" in claim
         else ""
     )
     shown = "{}<small>{}</small>".format(*map(escape, shown_value((record, claim))))

@@ -185,7 +185,8 @@ class TestClaimInASentence:
         add_record(repository, {"name": "other", "label": "Other"}, step_speed=None)
         page = render("[[tiny:step-speed]]")
         assert shown(page.find("button")) == "2.3x"
-        assert "does not apply, because this machine cannot on Other" in page.find(id="claim-tiny-step-speed").text
+        opened = page.find(id="claim-tiny-step-speed").text
+        assert "does not apply, because this machine cannot on Othertorch" in opened, "and no spread of what is no figure"
 
     def test_what_a_record_says_is_text_and_no_markup(self, repository):
         repository.edit(repository.record, "Peak memory of a step", "<script>alert()</script> of a step")
