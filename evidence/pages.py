@@ -140,6 +140,19 @@ def shown_value(entry):
     return number, format_value(entry[1]["value"], entry[1]["unit"])[len(number) :]
 
 
+def _lent(context, choices, where):
+    """{machine: label of the one whose figure it shows}, which nobody must take for its own. A sentence about a CPU says
+    itself to who has chosen a GPU that the figure is another machine's."""
+    others = {
+        name: entry[0] for name, entry in choices.items() if where and name and entry and entry[0].machine != name
+    }
+    return {
+        name: record.data["machine"]["label"]
+        for name, record in others.items()
+        if where == "any" or has_gpu(record) == (name in context.gpus)
+    }
+
+
 def alternatives(choices):
     """{what is shown: names of the machines that show it}, the first first."""
     shown = {}
@@ -174,13 +187,8 @@ class ClaimPattern(InlineProcessor):
         )
         choices = per_machine(self.context, entries, where)
         shown = {name: shown_value(entry) for name, entry in choices.items()}
-        for name in (
-            filter(None, choices) if where else ()
-        ):  # nobody must take another machine's figure for that of the one chosen
-            record = choices[name] and choices[name][0]
-            if record and record.machine != name and (where == "any" or has_gpu(record) == (name in self.context.gpus)):
-                shown[name] = (*shown[name], record.data["machine"]["label"])
-        shown = alternatives(shown)
+        lent = _lent(self.context, choices, where)
+        shown = alternatives(shown | {name: (*shown[name], machine) for name, machine in lent.items()})
         for number, (what, names) in enumerate(shown.items()):
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))
             _fill(place, *what)

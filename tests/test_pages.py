@@ -186,7 +186,9 @@ class TestClaimInASentence:
         page = render("[[tiny:step-speed]]")
         assert shown(page.find("button")) == "2.3x"
         opened = page.find(id="claim-tiny-step-speed").text
-        assert "does not apply, because this machine cannot on Othertorch" in opened, "and no spread of what is no figure"
+        assert "does not apply, because this machine cannot on Othertorch" in opened, (
+            "and no spread of what is no figure"
+        )
 
     def test_what_a_record_says_is_text_and_no_markup(self, repository):
         repository.edit(repository.record, "Peak memory of a step", "<script>alert()</script> of a step")
