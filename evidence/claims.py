@@ -28,6 +28,10 @@ class ClaimError(AssertionError):
     """A claim does not hold, or is not one."""
 
 
+class MeasuredOutOfBound(ClaimError):
+    """A measured claim does not hold. Where it was measured in few repeats, it may hold in more."""
+
+
 class Shown:
     """What a cell displays: HTML and text for people, and the data that a record is made from."""
 
@@ -95,7 +99,8 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         raise ClaimError(f"claim {name}: the value is {value}")
     data["value"] = value
     if broken := broken_bound(value, data):
-        raise ClaimError(f"claim {name} does not hold: {sentence}: {broken}")
+        error = MeasuredOutOfBound if kind == "measured" else ClaimError
+        raise error(f"claim {name} does not hold: {sentence}: {broken}")
     _compare("claims", name, kind, value)
     _leave("claim", name, data)
     return value

@@ -40,10 +40,12 @@ def test_a_claim_without_a_bound_is_refused_unless_it_is_cited():
     claims.claim("quoted", "What somebody else measured", 2.0, "x", kind="cited", source="https://example.org")
 
 
-def test_a_run_that_breaks_a_bound_fails():
+def test_a_run_that_breaks_a_bound_fails_and_only_what_is_measured_may_be_measured_again():
     claims.start("example")
-    with pytest.raises(claims.ClaimError, match="is under the bound"):
-        claims.claim("speed", "A method is faster than another", 0.9, "x", kind="measured", at_least=1.1)
+    for kind, error in (("measured", claims.MeasuredOutOfBound), ("traced", claims.ClaimError)):
+        with pytest.raises(claims.ClaimError, match="is under the bound") as caught:
+            claims.claim("speed", "A method is faster than another", 0.9, "x", kind=kind, at_least=1.1)
+        assert caught.type is error
 
 
 def test_exact_figures_must_agree_within_one_part_in_a_hundred():
