@@ -23,9 +23,7 @@ pytest_plugins = ["again"]
 ROOT = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
-os.environ["EVIDENCE_SECONDS"] = (
-    "2"  # repeats of a measurement: whether a bound holds shows in few, or again.py asks again
-)
+os.environ["EVIDENCE_SECONDS"] = "2"  # few repeats show whether a bound holds; where it breaks, again.py asks for all
 os.environ["OMP_WAIT_POLICY"] = "passive"  # workers share the cores: a thread that waits leaves its core to others
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "TEST_FOLDER" not in os.environ:  # what the workers of a run share
