@@ -36,6 +36,9 @@ if "PYTHON_EXEC" not in os.environ:  # the Python of torchrun's ranks, here and 
     os.environ["JUPYTER_PATH"] = warm_folder.name  # and that of kernels
 
 
+gc.disable()  # until the first test: what is imported stays
+
+
 def pytest_collection_modifyitems(config, items):
     """A run of everything that finds no notebook is broken, not green."""
     if config.args == config.getini("testpaths"):
@@ -53,6 +56,7 @@ def garbage_of_others():
     has garbage collected several times in a run, and each time took a third of a second."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @functools.cache

@@ -35,8 +35,12 @@ def program(tmp_path):
 @pytest.mark.parametrize(
     ("head", "modules", "variables"),
     [
-        ("import os\nimport torch\n", ["torch"], {}),
-        ('"""Words."""\nimport warnings\nwarnings.simplefilter("ignore")\nfrom torch import nn\n', ["torch"], {}),
+        ("import os\nimport torch\n", ["torch", "torch._dynamo"], {}),
+        (
+            '"""Words."""\nimport warnings\nwarnings.simplefilter("ignore")\nfrom torch import nn\n',
+            ["torch", "torch._dynamo"],
+            {},
+        ),
         ("from transformers import LlamaForCausalLM\n", ["transformers.modeling_utils"], {}),
         (
             "from transformers import AutoModel, Trainer\nimport peft\n",
@@ -45,9 +49,9 @@ def program(tmp_path):
         ),
         ("from transformers import AutoTokenizer\n", [], {}),
         ("from evidence import claims\nfrom evidence.trace import fake\n", ["evidence.trace"], {}),
-        ("import os\nos.environ['A'] = 'b'\nimport torch\n", ["torch"], {"A": "b"}),
+        ("import os\nos.environ['A'] = 'b'\nimport torch\n", ["torch", "torch._dynamo"], {"A": "b"}),
         ("import os\nos.environ['A'] = made()\nimport torch\n", [], {}),  # what comes before an import may change it
-        ("import tempfile\ntempfile.tempdir = tempfile.mkdtemp()\nimport torch\n", ["torch"], {}),
+        ("import tempfile\ntempfile.tempdir = tempfile.mkdtemp()\nimport torch\n", ["torch", "torch._dynamo"], {}),
         ("import os\nos.chdir('/')\nimport torch\n", [], {}),
         ("def later():\n    import torch\n", [], {}),
     ],
@@ -176,7 +180,7 @@ def test_other_variables_are_other_processes(program):
 
 @forked
 def test_the_kernel_of_a_notebook_has_the_imports_behind_it(pytestconfig, monkeypatch):
-    monkeypatch.setenv("KERNEL_HEAD", '[["torch"], {}]')
+    monkeypatch.setenv("KERNEL_HEAD", '[["torch", "torch._dynamo"], {}]')
     manager = jupyter_client.KernelManager(kernel_name=pytestconfig.getoption("nbval_kernel_name"))
     manager.start_kernel()
     client = manager.blocking_client()

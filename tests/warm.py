@@ -45,6 +45,7 @@ OF_ONE_RUN = re.compile(
     r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL|CUDA_VISIBLE_DEVICES|BNB_CUDA_VERSION"
 )
 LAUNCHER = "torch.distributed.launcher.api"
+DYNAMO = "torch._dynamo"  # PyTorch imports it by itself in each process that takes a step of an optimizer
 MODELS, TRAINER = "transformers.modeling_utils", "transformers.trainer"
 READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}  # variables that no import reads
 IDLE = 180  # seconds after which a process that nobody asks ends
@@ -89,11 +90,13 @@ def slow(module, names):
     root = module.split(".")[0]
     if root == "transformers":
         models = any(re.search(r"Model|For[A-Z]", name) for name in names)
-        trainer = any(name.startswith("Train") for name in names)
+        trainer = any(
+            name.startswith("Train") or name == "set_seed" for name in names
+        )  # both bring accelerate and peft
         return {name for name, is_needed in ((MODELS, models), (TRAINER, trainer)) if is_needed}
-    return {root} & {"torch", "accelerate", "peft", "deepspeed"} or (
-        {module} if module.startswith("evidence.") else set()
-    )
+    if root == "torch":
+        return {root, DYNAMO}
+    return {root} & {"accelerate", "peft", "deepspeed"} or ({module} if module.startswith("evidence.") else set())
 
 
 def client(folder, python, arguments):
@@ -217,9 +220,11 @@ def serve(address, pipe, modules):
         os._exit(0)
     os.setsid()
     os.close(os.pidfd_open(os.getpid()))  # where this fails, programs are started as always
+    gc.disable()
     for module in modules:
         importlib.import_module(module)
     gc.freeze()  # nobody looks for garbage among the modules, which would copy them into every fork
+    gc.enable()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(64)
