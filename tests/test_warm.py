@@ -132,7 +132,11 @@ def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
     folder.mkdir()
     warm.commands(folder)
     path = program("import torch, os\nprint(os.getppid())\n")
-    waiting = result(str(folder / "python"), path)[1]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    waiting = result(str(folder / "python"), path, cwd=gone)[1]
+    gone.rmdir()  # imports that are still to come ask where they are
+    assert Path("/proc", waiting.strip(), "cwd").readlink() == folder
     address = next(each for each in folder.iterdir() if each.is_socket())
     for sent in (b"", b"\0\0\0\1"):
         with socket.socket(socket.AF_UNIX) as asking:

@@ -219,6 +219,7 @@ def serve(address, pipe, modules):
     if os.fork():  # it is nobody's child: whoever asks first may be killed with all its children
         os._exit(0)
     os.setsid()
+    os.chdir(Path(address).parent)  # the folder of who asked may go, and transformers asks at import where it is
     os.close(os.pidfd_open(os.getpid()))  # where this fails, programs are started as always
     gc.disable()
     for module in modules:
