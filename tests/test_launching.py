@@ -39,6 +39,10 @@ FOLDER = ROOT / "snippets" / "launching"
 TRAIN = FOLDER / "train.py"
 SHELL = sorted([*FOLDER.glob("*.sh"), *FOLDER.glob("*.sbatch")])
 CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+# The commands of conftest.py first: a program of theirs has its imports behind it.
+PATH = os.pathsep.join(
+    [os.path.dirname(os.environ["PYTHON_EXEC"]), os.path.dirname(sys.executable), os.environ["PATH"]]
+)
 SECONDS = 240  # for a job that needs ten on a quiet machine
 WAIT = 3  # seconds that a rank waits in hang.py, in place of 5
 
@@ -69,9 +73,7 @@ class Job:
 
     def __init__(self, *command, folder=None, **environment):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115
-        folders = [Path(os.environ["PYTHON_EXEC"]).parent, Path(sys.executable).parent, os.environ["PATH"]]
-        path = os.pathsep.join(map(str, folders))
-        environment = {**os.environ, "PATH": path, **CPU, **environment}
+        environment = {**os.environ, "PATH": PATH, **CPU, **environment}
         out = {"stdout": self.log, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, **out)
 
@@ -134,7 +136,7 @@ def stub(tmp_path):
     def make(name, script):
         (bin_folder / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
         (bin_folder / name).chmod(0o755)
-        return {"PATH": f"{bin_folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        return {"PATH": f"{bin_folder}{os.pathsep}{PATH}"}
 
     return make
 
@@ -242,7 +244,7 @@ def test_each_node_runs_the_same_torchrun_but_for_its_number(stub):
 def test_a_node_that_does_not_come_ends_the_start_with_a_time_out():
     endpoint = f"localhost:{free_port()}"
     common = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-conf", "join_timeout=2", TRAIN]
-    job = Job(sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, *common).wait()
+    job = Job("torchrun", "--nnodes", 2, *common).wait()
     assert job.process.returncode and error("node_missing") in job.output
 
 
@@ -254,7 +256,7 @@ def test_the_default_waits_ten_minutes_for_a_node_and_30_s_for_a_late_one():
 def test_when_no_node_takes_itself_for_the_host_every_node_waits_for_a_server_that_nobody_starts():
     endpoint = f"127.0.0.1:{free_port()}"
     common = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=0,read_timeout=1", TRAIN]
-    job = Job(sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, *common).wait()
+    job = Job("torchrun", "--nnodes", 2, *common).wait()
     assert error("no_host").splitlines()[1] in job.output
     assert "The client socket has timed out after 1000ms while trying to connect to (127.0.0.1" in job.output
 
@@ -637,15 +639,7 @@ def test_a_restarted_rank_finds_the_store_of_the_attempt_before_unless_the_store
     tmp_path, separate, found
 ):
     (tmp_path / "store.py").write_text(STORE)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--max-restarts",
-        1,
-        tmp_path / "store.py",
-    ]
+    command = ["torchrun", "--standalone", "--max-restarts", 1, tmp_path / "store.py"]
     output = done(*command, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=separate)
     assert f"attempt 1 finds {found}" in output
 
