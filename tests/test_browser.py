@@ -77,6 +77,7 @@ def test_the_sitemap_names_every_page_and_nothing_else():
 
 def phone_and_desk(tab, look, second=None):
     """What `look` sees of a page on a phone in the light, and then it or `second` on a desk in the dark."""
+    tab.evaluate(SETTLED)  # the page hears of a phone's width in the next frame, which a busy machine draws late
     phone = look(tab)
     tab.set_viewport_size(DESKTOP)
     tab.emulate_media(color_scheme="dark")
