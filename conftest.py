@@ -36,7 +36,14 @@ if "PYTHON_EXEC" not in os.environ:  # the Python of torchrun's ranks, here and 
     os.environ["JUPYTER_PATH"] = warm_folder.name  # and that of kernels
 
 
-gc.disable()  # until the first test: what is imported stays
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What the test files import stays: to look for garbage among it is time lost."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -56,7 +63,6 @@ def garbage_of_others():
     has garbage collected several times in a run, and each time took a third of a second."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @functools.cache

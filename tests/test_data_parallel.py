@@ -37,7 +37,7 @@ SEVERAL = """
 import gc, os, runpy, sys
 import torch.distributed as dist
 from accelerate.state import AcceleratorState, GradientState
-from transformers import AutoModelForCausalLM, Trainer  # as the programs do: where imports are there before, see warm.py
+from transformers import AutoModelForCausalLM, Trainer  # what the programs import, for warm.py
 
 dist.init_process_group("gloo")
 end = dist.destroy_process_group

@@ -45,7 +45,7 @@ SEVERAL = """
 import os, runpy, sys
 import torch.distributed as dist
 from accelerate.state import AcceleratorState, PartialState
-from transformers import AutoModelForCausalLM, Trainer  # as the programs do: where imports are there before, see warm.py
+from transformers import AutoModelForCausalLM, Trainer  # what the programs import, for warm.py
 
 dist.init_process_group("gloo")
 end = dist.destroy_process_group

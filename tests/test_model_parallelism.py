@@ -36,7 +36,7 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
-from transformers import AutoModelForCausalLM, Trainer  # as the programs do: where imports are there before, see warm.py
+from transformers import AutoModelForCausalLM, Trainer  # what the programs import, for warm.py
 from transformers.utils.logging import disable_progress_bar
 
 FOLDER = {str(FOLDER)!r}

@@ -40,7 +40,7 @@ IDS = torch.arange(16).view(1, 16)
 SEVERAL = """
 import os, runpy, sys
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, Trainer  # as the programs do: where imports are there before, see warm.py
+from transformers import AutoModelForCausalLM, Trainer  # what the programs import, for warm.py
 
 dist.init_process_group("gloo")
 end = dist.destroy_process_group

@@ -2,9 +2,10 @@
 
 torch, transformers and what Trainer brings take 2 to 6 s of CPU time to import, and the tests start some hundred
 processes. conftest.py names this file's command in PYTHON_EXEC, which torchrun starts its ranks with. Only what the
-import statements at the head of a program bring anyway is there before it starts, so that a program that forgets an
-import fails as it would for a reader. Whatever is not understood here is started as always: another option of Python,
-another system than Linux, a machine with a GPU, a program that begins with something else than imports.
+import statements at the head of a program bring anyway is there before it starts, and what PyTorch imports by itself
+when it trains, so that a program that forgets an import fails as it would for a reader. Whatever is not understood here
+is started as always: another option of Python, another system than Linux, a machine with a GPU, a program that begins
+with something else than imports.
 
 One process waits for each set of imports and each environment (variables, cores, namespaces: what is read at import),
 and ends when nobody has asked for a while or when the tests end. It is forked from one that has imported a part of the
@@ -46,7 +47,8 @@ OF_ONE_RUN = re.compile(
 )
 LAUNCHER = "torch.distributed.launcher.api"
 DYNAMO = "torch._dynamo"  # PyTorch imports it by itself in each process that takes a step of an optimizer
-MODELS, TRAINER = "transformers.modeling_utils", "transformers.trainer"
+MODELS = "transformers.modeling_utils"
+TRAINER = "transformers.trainer"  # with accelerate and peft, which set_seed brings too
 READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}  # variables that no import reads
 IDLE = 180  # seconds after which a process that nobody asks ends
 HEADER = struct.Struct("!I")
@@ -90,9 +92,7 @@ def slow(module, names):
     root = module.split(".")[0]
     if root == "transformers":
         models = any(re.search(r"Model|For[A-Z]", name) for name in names)
-        trainer = any(
-            name.startswith("Train") or name == "set_seed" for name in names
-        )  # both bring accelerate and peft
+        trainer = any(name.startswith("Train") or name == "set_seed" for name in names)
         return {name for name, is_needed in ((MODELS, models), (TRAINER, trainer)) if is_needed}
     if root == "torch":
         return {root, DYNAMO}
