@@ -81,8 +81,12 @@ def test_each_program_draws_its_own_numbers(program):
 
 
 def test_an_error_looks_the_same(program):
-    path = program("import torch\n\n\ndef broken():\n    raise ValueError('no')\n\n\nbroken()\n")
-    assert result(WARM, path) == result(sys.executable, path)
+    for source in (
+        "import torch\n\n\ndef broken():\n    raise ValueError('no')\n\n\nbroken()\n",
+        "import torch\nprint('open)\n",
+    ):
+        path = program(source)
+        assert result(WARM, path) == result(sys.executable, path)
 
 
 def test_an_import_that_is_forgotten_is_missing(program):

@@ -70,7 +70,11 @@ def commands(folder):
 def head(source):
     """What the head of a program brings: the slow modules that it imports, and {variable: value} that it sets before."""
     modules, variables = set(), {}
-    for node in ast.parse(source).body:
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # Python says it better, with the program's name
+        return [], {}
+    for node in statements:
         text = ast.unparse(node)
         if match := re.fullmatch(r"os\.environ\['(\w+)'\] = ('(.*)'|.*)", text):
             if match[3] is not None:
