@@ -215,10 +215,11 @@ def plan(
         *every_gradient,
     )
     add("DDP, bucket views", "gradient_as_bucket_view=True: every GPU holds everything once", copies, *every_gradient)
+    weights_once = ring(2 * N, n)  # DeepSpeed's defaults: it all-reduces what the paper reduces and scatters
     add("ZeRO-1", "16-bit weights and gradients whole, fp32 copies and optimizer state in parts",
-        (2 * N, 2 * N, 16 * N / n, 0.0), *everywhere(ring(4 * N, n)))  # fmt: skip
-    add("ZeRO-2", "16-bit weights whole, all else in parts; reduces gradients after every micro-batch",
-        (2 * N, 2 * N / n, 16 * N / n, 0.0), *everywhere(ring(2 * N * micro_batches + 2 * N, n)))  # fmt: skip
+        (2 * N, 2 * N, 16 * N / n, 0.0), *everywhere(ring(2 * N, n, 2) + weights_once))  # fmt: skip
+    add("ZeRO-2", "16-bit weights whole, all else in parts; all-reduces gradients after every micro-batch",
+        (2 * N, 2 * N / n, 16 * N / n, 0.0), *everywhere(ring(2 * N, n, 2) * micro_batches + weights_once))  # fmt: skip
     passes = (sent_as * (2 * (N - root) + root) + reduced * N) * micro_batches
     add("FSDP2 (ZeRO-3)", "everything in parts; gathers each layer twice and reduces its gradient in every micro-batch",
         (w * N / n, g * N / n, o * N / n, gathered), *everywhere(ring(passes, n)))  # fmt: skip

@@ -162,6 +162,70 @@ def test_what_a_rank_sends_hardly_depends_on_the_number_of_ranks():
     assert step("fsdp2", 64).sent() / step("fsdp2", 8).sent() == pytest.approx((63 / 64) / (7 / 8), rel=0.02)
 
 
+ZERO = """
+import deepspeed, torch, sys
+import torch.distributed as dist
+from collections import Counter
+
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
+sent = Counter()
+
+
+def counted(name, run):
+    def wrapper(*args, **kwargs):
+        largest = max((x.nbytes for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)), default=0)
+        sent[name] += largest if largest > 1000 else 0  # not the sums of a norm
+        return run(*args, **kwargs)
+
+    return wrapper
+
+
+for name in ("all_reduce", "reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
+    setattr(dist, name, counted(name, getattr(dist, name)))
+for stage, micro_batches, default in ((1, 1, True), (2, 1, True), (2, 3, True), (2, 1, False)):
+    model = torch.nn.Linear(256, 256, bias=False)
+    zero = {"stage": stage} if default else {"stage": stage, "use_multi_rank_bucket_allreduce": False}
+    config = {
+        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": micro_batches, "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}, "zero_optimization": zero,
+    }
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    sent.clear()
+    for _ in range(micro_batches):
+        engine.backward(engine(torch.ones(1, 256, dtype=torch.bfloat16)).sum())
+        engine.step()
+    print("zero", stage, micro_batches, default, *(f"{name}={size / 256**2:g}" for name, size in sent.items() if size))
+"""
+
+
+@functools.cache
+def zero(tmp):
+    program = tmp / "zero.py"
+    program.write_text(ZERO)
+    out = run_ranks(program, environment={"DS_ACCELERATOR": "cpu"}).stdout[0]
+    said = [line.split()[1:] for line in out.splitlines() if line.startswith("zero ")]
+    return {(int(stage), int(micro), default == "True"): set(sent) for stage, micro, default, *sent in said}
+
+
+def test_deepspeed_all_reduces_16_bit_gradients_by_default_and_zero_2_does_it_in_every_micro_batch(tmp_path_factory):
+    """Bytes of the whole tensors per parameter, of an optimizer step of two processes."""
+    sent = zero(tmp_path_factory.getbasetemp())
+    assert sent[1, 1, True] == sent[2, 1, True] == {"all_reduce=2", "all_gather_into_tensor=2"}
+    assert sent[2, 3, True] == {"all_reduce=6", "all_gather_into_tensor=2"}
+    assert sent[2, 1, False] == {"reduce=2", "all_gather_into_tensor=2"}
+
+
+def test_plan_counts_what_deepspeed_sends():
+    """An all-reduce sends 2 (W - 1) / W of its bytes, an all-gather half of that."""
+    for micro_batches in (1, 3):
+        eight = found("llama-8b", "A100 40GB", gpus=8, micro_batches=micro_batches)
+        parameters = model("llama-8b")["parameters"]
+        assert eight["ZeRO-1"].sent == pytest.approx(7 / 8 * (2 * 2 + 2) * parameters)
+        assert eight["ZeRO-2"].sent == pytest.approx(7 / 8 * (2 * 2 * micro_batches + 2) * parameters)
+        assert (eight["ZeRO-2"].sent < eight["DDP"].sent) == (micro_batches == 1)
+        assert eight["ZeRO-1"].sent < eight["DDP"].sent
+
+
 # The programs
 
 

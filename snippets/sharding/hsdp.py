@@ -5,7 +5,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import AutoModelForCausalLM, LlamaConfig, set_seed
 
 gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
@@ -26,9 +26,10 @@ config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4
 model = AutoModelForCausalLM.from_config(config).train()
 
 # --8<-- [start:shard]
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if gpu else MixedPrecisionPolicy()
 for layer in model.model.layers:
-    fully_shard(layer, mesh=mesh)  # two dimensions: the second one shards, the first one replicates
-fully_shard(model, mesh=mesh)
+    fully_shard(layer, mesh=mesh, mp_policy=policy)  # two dimensions: the second one shards, the first one replicates
+fully_shard(model, mesh=mesh, mp_policy=policy)
 # --8<-- [end:shard]
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
