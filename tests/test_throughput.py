@@ -2,25 +2,54 @@
 
 import inspect
 import logging
+import os
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from programs import too_much_to_read, wrong_arguments
+from torch._inductor import codecache
+from torch._inductor.runtime import cache_dir_utils
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from torch.utils.data import DataLoader
 from transformers import (
+    BartConfig,
+    BertConfig,
+    BertModel,
+    BloomConfig,
+    BloomModel,
     DataCollatorForSeq2Seq,
     DataCollatorWithFlattening,
+    DistilBertConfig,
+    DistilBertModel,
+    FalconConfig,
+    FalconModel,
+    GPT2Config,
+    GPT2Model,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MptConfig,
+    MptModel,
+    OPTConfig,
+    OPTModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5EncoderModel,
     Trainer,
     TrainingArguments,
     default_data_collator,
     masking_utils,
     modeling_flash_attention_utils,
+    modeling_utils,
     set_seed,
+    training_args,
 )
+from transformers.models.bart.modeling_bart import BartDecoder
 from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,6 +165,34 @@ def test_dynamic_false_hits_the_limit_of_8_says_so_and_goes_on_in_eager_mode(cap
     assert (ERRORS / "recompile_limit.txt").read_text().strip() in caplog.text
 
 
+def test_a_length_that_is_marked_in_every_tensor_needs_one_graph_and_in_one_tensor_alone_it_is_an_error(run_snippet):
+    assert run_snippet("throughput/mark_dynamic.py")[1] == "graphs: 1\n"
+    torch._dynamo.reset()
+    ids = torch.ones(4, 30, dtype=torch.long)
+    torch._dynamo.mark_dynamic(ids, 1)
+    compiled = torch.compile(llama(num_hidden_layers=1), backend="eager")
+    with pytest.raises(ConstraintViolationError):
+        compiled(input_ids=ids, labels=ids.clone(), use_cache=False)
+
+
+def test_the_headers_stay_where_they_are_whatever_the_variable_of_the_cache_says(monkeypatch, tmp_path):
+    before = cache_dir_utils.default_cache_dir()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    assert cache_dir_utils.cache_dir() == str(tmp_path)
+    assert cache_dir_utils.default_cache_dir() == before
+    assert os.path.join(before, "precompiled_headers") == codecache._HEADER_DIR
+    assert os.path.basename(before).startswith("torchinductor_")
+
+
+@pytest.mark.parametrize("given, set_to", [({}, [True]), ({"fp16": True}, []), ({"tf32": False}, [False])], ids=str)
+def test_torch_compile_turns_tf32_on_unless_fp16_or_tf32_says_otherwise(given, set_to, monkeypatch):
+    calls = []
+    monkeypatch.setattr(training_args, "is_torch_tf32_available", lambda: True)
+    monkeypatch.setattr(training_args, "enable_tf32", calls.append)
+    TrainingArguments("out", use_cpu=True, torch_compile=True, **given)
+    assert calls == set_to
+
+
 def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
     import torch._inductor.config as inductor
 
@@ -215,6 +272,24 @@ def test_the_file_of_ids_holds_every_text_and_its_rows_train_a_model(run_snippet
     assert loss(llama(vocab_size=tokenizer.vocab_size), **row) > 0
 
 
+def test_the_positions_of_a_row_start_again_after_each_text_and_keep_the_texts_apart(run_snippet):
+    defined, _ = run_snippet("throughput/tokenise.py")
+    rows, end = defined["rows"], defined["END"]
+    number = next(n for n in range(len(rows)) if end in rows[n]["input_ids"][8:-8])
+    row = rows[number]
+    border = row["input_ids"].tolist().index(end, 8) + 1
+    assert row["position_ids"][[0, border - 1, border, border + 1]].tolist() == [0, border - 1, 0, 1]
+    assert row["labels"][[0, border]].tolist() == [-100, -100] and row["labels"][1] == row["input_ids"][1]
+    model = llama(vocab_size=defined["tokenizer"].vocab_size)
+    batch, other = (default_data_collator([row]) for _ in range(2))
+    other["input_ids"] = other["input_ids"].clone()
+    other["input_ids"][0, : border - 1] = 7
+    with torch.no_grad():
+        logits, changed = (model(**x, use_cache=False).logits[0] for x in (batch, other))
+    assert not torch.equal(logits[:border], changed[:border])
+    assert torch.equal(logits[border:], changed[border:])
+
+
 # Padding, grouping, padding-free
 
 
@@ -233,6 +308,18 @@ def test_group_by_length_is_a_sampling_strategy_and_needs_the_lengths():
     sampler = Trainer(model=llama(), args=arguments, train_dataset=rows)._get_train_sampler()
     assert sampler.lengths == [3, 9, 4]
     assert raised(LengthGroupedSampler, 2, dataset=[{"text": "no ids"}]) == error("infer_lengths")
+
+
+def test_an_iterable_dataset_is_not_grouped_and_only_a_line_of_level_info_says_so(monkeypatch):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield {"input_ids": [1, 2], "labels": [1, 2]}
+
+    said = []
+    monkeypatch.setattr("transformers.trainer.logger.info", lambda text, *more: said.append(text))
+    arguments = TrainingArguments("out", use_cpu=True, max_steps=1, train_sampling_strategy="group_by_length")
+    assert not warned(Trainer, model=llama(), args=arguments, train_dataset=Stream())
+    assert [line for line in said if "option is ignored when using an `IterableDataset`" in line]
 
 
 def test_the_batch_with_the_longest_row_comes_first():
@@ -310,7 +397,111 @@ def test_trainer_switches_the_cache_off():
 
 def test_the_isolation_check_of_the_page_says_who_leaks(run_snippet):
     _, printed = run_snippet("throughput/isolation_check.py")
-    assert [line.split()[-1] for line in printed.splitlines()] == ["isolated", "leaks", "leaks"]
+    assert [line.split()[-1] for line in printed.splitlines()] == ["isolated", "leaks", "leaks", "leaks"]
+    assert printed.splitlines()[-1].startswith("BERT")
+
+
+TINY = dict(vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+SPECIAL = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+DISTIL = dict(vocab_size=100, dim=32, hidden_dim=64, n_layers=2, n_heads=2)
+BART = dict(vocab_size=100, d_model=32, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=64)
+OPT = dict(
+    vocab_size=100, hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=2
+)
+FALCON = dict(vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2)
+MODELS = {
+    "Llama": lambda **how: LlamaModel(LlamaConfig(**TINY, use_cache=False, **how)),
+    "GPT-2": lambda **how: GPT2Model(
+        GPT2Config(vocab_size=100, n_embd=32, n_layer=2, n_head=2, use_cache=False, **how)
+    ),
+    "BERT": lambda **how: BertModel(BertConfig(**TINY, **how)),
+    "RoBERTa": lambda **how: RobertaModel(RobertaConfig(**TINY, **how)),
+    "ModernBERT": lambda **how: ModernBertModel(ModernBertConfig(**TINY, **SPECIAL, **how)),
+    "DistilBERT": lambda **how: DistilBertModel(DistilBertConfig(**DISTIL, **how)),
+    "BERT as decoder": lambda **how: BertModel(BertConfig(**TINY, is_decoder=True, use_cache=False, **how)),
+    "RoBERTa as decoder": lambda **how: RobertaModel(RobertaConfig(**TINY, is_decoder=True, use_cache=False, **how)),
+    "BART's decoder": lambda **how: BartDecoder(BartConfig(**BART, use_cache=False, **how)),
+    "OPT": lambda **how: OPTModel(OPTConfig(**OPT, use_cache=False, **how)),
+    "Falcon": lambda **how: FalconModel(FalconConfig(**FALCON, use_cache=False, **how)),
+    "BLOOM": lambda **how: BloomModel(
+        BloomConfig(vocab_size=100, hidden_size=32, n_layer=2, n_head=2, use_cache=False, **how)
+    ),
+    "MPT": lambda **how: MptModel(
+        MptConfig(vocab_size=100, d_model=32, n_layers=2, n_heads=2, expansion_ratio=2, use_cache=False, **how)
+    ),
+}
+ATTENTION = ("sdpa", "eager", "flex_attention")
+HAS = {"GPT-2": ATTENTION[:2], "Falcon": ATTENTION[:2], "BLOOM": ("eager",), "MPT": ("eager",)}
+PACKED = torch.cat([torch.arange(6), torch.arange(8)])[None]
+
+
+@torch.no_grad()
+def change_of_the_second_sequence(model):
+    """When the first one in its row is another: 0 where the model keeps them apart."""
+    ids = torch.arange(14)[None] * 5 + 3
+    other = torch.cat([ids[:, :6] + 2, ids[:, 6:]], 1)
+    one, two = (model.eval()(input_ids=x, position_ids=PACKED)[0][:, 6:] for x in (ids, other))
+    return (one - two).abs().max().item()
+
+
+@pytest.mark.parametrize("name, attention", [(name, how) for name in MODELS for how in HAS.get(name, ATTENTION)])
+def test_encoders_and_some_decoders_leak_although_positions_start_again(name, attention):
+    set_seed(0)
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # flex_attention would rather be compiled
+        change = change_of_the_second_sequence(MODELS[name](attn_implementation=attention))
+    assert change == 0 if name in ("Llama", "GPT-2") else change > 1e-4
+
+
+def test_t5_drops_position_ids_without_a_word_and_leaks(recwarn):
+    assert "position_ids" not in inspect.signature(T5EncoderModel.forward).parameters
+    set_seed(0)
+    model = T5EncoderModel(T5Config(vocab_size=100, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2))
+    assert change_of_the_second_sequence(model) > 1e-4
+    assert not [warning for warning in recwarn if "position" in str(warning.message)]
+
+
+@pytest.mark.parametrize("name", ["BERT", "RoBERTa", "OPT", "ModernBERT", "DistilBERT"])
+def test_given_borders_reach_the_attention_of_every_model_and_positions_not_that_of_two(name, monkeypatch):
+    """In place of flash attention, one that only notes what it is given."""
+    seen = []
+
+    def attention(module, query, key, value, mask, **given):
+        seen.append({key for key, value in given.items() if value is not None})
+        return query.transpose(1, 2), None
+
+    monkeypatch.setitem(modeling_utils.AttentionInterface._global_mapping, "noting", attention)
+    monkeypatch.setitem(
+        masking_utils.AttentionMaskInterface._global_mapping, "noting", masking_utils.flash_attention_mask
+    )
+    ids = torch.arange(14)[None] + 3
+    MODELS[name](attn_implementation="noting")(
+        input_ids=ids, position_ids=PACKED, cu_seq_lens_q=torch.tensor([0, 6, 14])
+    )
+    assert all("cu_seq_lens_q" in given for given in seen) and len(seen) == 2
+    assert all(("position_ids" in given) == (name not in ("ModernBERT", "DistilBERT")) for given in seen)
+
+
+@pytest.mark.parametrize("borders", [None, torch.tensor([0, 6, 14])], ids=["positions", "borders"])
+def test_flash_attention_takes_an_attention_mask_first(borders, monkeypatch):
+    class MaskTaken(Exception):
+        pass
+
+    def taken(*args):
+        raise MaskTaken
+
+    nothing = lambda *args, **options: {}  # noqa: E731
+    functions = (nothing,) * 5, (nothing,) * 2
+    monkeypatch.setattr(modeling_flash_attention_utils, "lazy_import_flash_attention", lambda *args: functions)
+    monkeypatch.setattr(modeling_flash_attention_utils, "_upad_input", taken)
+    states = torch.ones(1, 14, 2, 8)
+    with pytest.raises(MaskTaken):
+        modeling_flash_attention_utils._flash_attention_forward(
+            states, states, states, torch.zeros(1, 14), 14, True, position_ids=PACKED,
+            cu_seq_lens_q=borders, cu_seq_lens_k=borders, max_length_q=8, max_length_k=8,
+        )  # fmt: skip
+    mask = torch.ones(1, 14, dtype=torch.bool)
+    assert masking_utils.flash_attention_mask(1, 14, 14, attention_mask=mask) is None  # without a 0 there is none
 
 
 def test_flash_attention_looks_at_positions_only_in_a_batch_of_one_row():

@@ -22,7 +22,7 @@ with open("ids.bin", "wb") as file:
 
 
 class Rows(torch.utils.data.Dataset):
-    """Rows of `length` tokens, read from disk when they are asked for."""
+    """Rows of `length` tokens, read from disk when they are asked for. Positions start again with each text."""
 
     def __init__(self, path, length):
         self.ids, self.length = numpy.memmap(path, dtype=numpy.uint32, mode="r"), length
@@ -32,7 +32,10 @@ class Rows(torch.utils.data.Dataset):
 
     def __getitem__(self, row):
         ids = torch.from_numpy(self.ids[row * self.length : (row + 1) * self.length].astype(numpy.int64))
-        return {"input_ids": ids, "labels": ids}
+        begins = torch.cat([torch.tensor([True]), ids[:-1] == END])  # the row's first token, and each after an END
+        place = torch.arange(self.length)
+        positions = place - torch.where(begins, place, 0).cummax(0).values
+        return {"input_ids": ids, "labels": ids.masked_fill(begins, -100), "position_ids": positions}
 # --8<-- [end:tokenise]
 
 

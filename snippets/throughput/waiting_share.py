@@ -4,7 +4,7 @@ import time
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-device = torch.accelerator.current_accelerator() or torch.device("cpu")
+device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
 
 # --8<-- [start:measure]
@@ -14,8 +14,8 @@ def waiting_share(loader, step):
     for number, batch in enumerate(loader):
         arrived = time.perf_counter()
         step(batch)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # else the step seems to end when it is queued
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()  # else the step seems to end when it is queued
         done = time.perf_counter()
         if number > 0:  # the first batch waits for the workers to start
             waited, total = waited + arrived - asked, total + done - asked
