@@ -5,8 +5,13 @@ import socket
 import sys
 from pathlib import Path
 
-from . import changes, forward, lint, notebooks, records, redirects
 from .problems import Problem, nearest
+
+try:
+    from . import changes, notebooks, records  # all that `record` needs: its python may lack what pages need
+except ModuleNotFoundError as error:
+    fix = f"{sys.executable} -m pip install '.[examples]'"
+    sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
 
 
 def main(arguments=None):
@@ -45,6 +50,8 @@ def main(arguments=None):
 
 
 def check(asked):
+    from . import lint, redirects
+
     problems = [*lint.check(), *redirects.check(), *notebooks.strays(), *changes.check()]
     for name in notebooks.names():
         problems += notebooks.check(name)
@@ -84,6 +91,8 @@ def audit(asked):
 
 
 def zensical(asked):
+    from . import forward
+
     return not forward.build(_say)
 
 

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
+    GptOssConfig,
     LlamaConfig,
     PrinterCallback,
     Qwen3MoeConfig,
@@ -26,6 +27,7 @@ from transformers import (
     set_seed,
 )
 
+from evidence import records
 from evidence.trace import Tracker, fake, training_step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -199,6 +201,26 @@ def test_the_traced_bytes_of_a_lora_step_are_those_of_real_tensors():
     with fake():
         traced = peak(model.to_empty(device="cpu").train())
     assert traced == pytest.approx(peak(build().train()), rel=0.01)
+
+
+def test_what_the_adapters_add_is_scaled_by_alpha_over_the_rank():
+    linear = with_adapters(llama()).base_model.model.model.layers[0].mlp.up_proj
+    x, (a, b) = torch.randn(1, SMALL["hidden_size"]), (linear.lora_A["default"], linear.lora_B["default"])
+    scale = LoraConfig().lora_alpha / 4  # the rank that `with_adapters` asks for
+    assert scale != 1
+    assert torch.allclose(linear(x), linear.base_layer(x) + scale * b(a(x)), atol=1e-5)
+
+
+def test_a_lora_step_is_faster_on_our_zen_cpus_and_not_on_our_xeon_and_with_few_tokens_on_all():
+    named = {record.machine: record.data for record in records.load_all(ROOT / "results")["adapters_and_offload"]}
+    times = {}
+    for machine in ("epyc-zen3-2core", "epyc-zen4-2core", "intel-xeon-with-amx-2core"):
+        times[machine] = named[machine]["claims"]["lora-time"]["value"]
+        table = named[machine]["tables"]["step-times"]
+        few = dict(zip(table["columns"], table["rows"][0]))
+        assert few["LoRA"] < few["full"]
+    *zen, xeon = times.values()
+    assert max(zen) < 1 <= xeon
 
 
 def test_peft_keeps_the_adapters_of_a_bf16_model_in_fp32_unless_told_otherwise():
@@ -406,6 +428,27 @@ def test_fsdp2s_policy_moves_parameters_gradients_and_state():
     assert "offloads parameters, gradients, and optimizer states" in described
 
 
+def test_deepspeed_sends_gradients_in_fp32_at_the_end_of_every_optimizer_step_with_accumulation_or_without():
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+    source = inspect.getsource(DeepSpeedZeroOptimizer.copy_grads_in_partition)
+    _, _, default = source.partition("        if self.cpu_offload:\n")
+    in_16_bits, _, at_the_end = default.partition("            if self.is_gradient_accumulation_boundary():\n")
+    assert "if self.micro_step_id > 0 or not self.is_gradient_accumulation_boundary():" in in_16_bits
+    assert "self.async_accumulate_grad_in_cpu_via_gpu(param)" in in_16_bits
+    assert "self.async_inplace_copy_grad_to_fp32_buffer_from_gpu(param)" in at_the_end
+    assert "grad_accum_dtype = model_dtype" in inspect.getsource(DeepSpeedEngine.get_data_types)  # so not the other way
+
+
+def test_deepspeed_builds_its_cpu_adam_at_the_first_start():
+    from deepspeed.git_version_info import installed_ops
+    from deepspeed.ops.op_builder import CPUAdamBuilder
+
+    assert not installed_ops["cpu_adam"]
+    assert CPUAdamBuilder().sources()[0].endswith("cpu_adam.cpp")
+
+
 def test_deepspeed_refuses_torchs_adamw_in_your_own_loop_and_accelerate_replaces_it():
     from accelerate import Accelerator
     from deepspeed.runtime.engine import DeepSpeedEngine
@@ -433,6 +476,19 @@ def test_all_linear_puts_adapters_on_the_experts_too(moe):
     model = with_adapters(AutoModelForCausalLM.from_config(moe))
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     assert any(".experts." in name for name in names)
+
+
+def test_all_linear_leaves_out_the_experts_of_gpt_oss_and_target_parameters_reaches_them():
+    def adapted(**options):
+        sizes = {"num_key_value_heads": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 64}
+        model = AutoModelForCausalLM.from_config(GptOssConfig(**SMALL, **sizes))
+        return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **options))
+
+    def reached(model):
+        return any(".experts." in name for name, p in model.named_parameters() if p.requires_grad)
+
+    assert not reached(adapted())
+    assert reached(adapted(target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]))
 
 
 def test_grouped_mm_is_the_default(moe):

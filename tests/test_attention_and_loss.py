@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
+from accelerate.utils import TorchDynamoPlugin, compile_regions
 from programs import too_much_to_read, wrong_arguments
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import (
@@ -24,7 +25,12 @@ from transformers import (
     set_seed,
 )
 from transformers.integrations import hub_kernels
-from transformers.modeling_flash_attention_utils import FLASH_ATTENTION_COMPATIBILITY_MATRIX, FLASH_ATTN_KERNEL_FALLBACK
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_flash_attention_utils import (
+    FLASH_ATTENTION_COMPATIBILITY_MATRIX,
+    FLASH_ATTN_KERNEL_FALLBACK,
+    _is_packed_sequence,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "snippets" / "attention_and_loss"
@@ -38,9 +44,9 @@ def error(name):
     return kind, message
 
 
-def llama(cls=AutoModelForCausalLM, **options):
+def llama(cls=AutoModelForCausalLM, num_hidden_layers=2, **options):
     set_seed(0)
-    config = LlamaConfig(**SMALL, num_key_value_heads=1)
+    config = LlamaConfig(**SMALL | {"num_hidden_layers": num_hidden_layers}, num_key_value_heads=1)
     return (cls.from_config if cls is AutoModelForCausalLM else cls._from_config)(config, **options).train()
 
 
@@ -80,12 +86,12 @@ def rows(tmp_path, monkeypatch):
     ]
 
 
-def losses(model, data, **arguments):
+def losses(model, data, collator=None, **arguments):
     set_seed(0)
     arguments = TrainingArguments(
         "out", max_steps=2, logging_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, **arguments
     )
-    trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=padded)
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=collator or padded)
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -129,6 +135,7 @@ def test_the_programs_for_a_gpu_name_what_exists():
     }
     assert capability == {2: None, 3: 8, 4: 9}
     assert FLASH_ATTN_KERNEL_FALLBACK["flash_attention_2"] == "kernels-community/flash-attn2"
+    assert {f"flash_attention_{version}" for version in (3, 4)} < FLASH_ATTN_KERNEL_FALLBACK.keys()
     assert MistralConfig(sliding_window=1024).sliding_window == 1024
     assert DataCollatorWithFlattening().return_position_ids
 
@@ -182,6 +189,72 @@ def test_with_a_cache_packed_sequences_see_each_other_and_trainer_switches_the_c
     assert torch.allclose(alone, packed, atol=1e-5)
     assert not torch.allclose(alone, cached, atol=1e-3)
     assert TrainingArguments("out", use_cpu=True).use_cache is False
+
+
+def test_with_an_attention_mask_of_ones_packed_sequences_see_each_other():
+    positions, batch = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]]), ids(1, 8)
+    ones = torch.ones(1, 8, dtype=torch.long)
+    assert calls(llama(), input_ids=batch, position_ids=positions, attention_mask=ones)[0] is None
+    model = llama().eval()
+    alone = model(input_ids=batch[:, 4:], use_cache=False).logits
+    packed = model(input_ids=batch, position_ids=positions, attention_mask=ones, use_cache=False).logits[:, 4:]
+    assert not torch.allclose(alone, packed, atol=1e-3)
+
+
+def test_an_encoder_never_looks_at_position_ids_that_start_again():
+    bert = AutoModelForSequenceClassification.from_config(BertConfig(**SMALL)).train()
+    assert calls(bert, input_ids=ids(1, 8), position_ids=torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]]))[0] is None
+
+
+def test_the_collator_of_the_page_returns_no_attention_mask():
+    assert set(DataCollatorWithFlattening()([{"input_ids": [1, 2]}, {"input_ids": [3]}])) == {
+        "input_ids",
+        "labels",
+        "position_ids",
+    }
+
+
+@pytest.mark.parametrize("rows, packed", [(1, True), (2, False)])
+def test_flash_attention_reads_boundaries_from_position_ids_only_if_the_batch_is_one_row(rows, packed):
+    assert bool(_is_packed_sequence(torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]] * rows), rows)) == packed
+
+
+LLAMA = create_causal_mask, LlamaConfig(**SMALL, attn_implementation="sdpa"), None
+BERT = create_bidirectional_mask, BertConfig(**SMALL, attn_implementation="sdpa"), torch.ones(2, 16, dtype=torch.long)
+
+
+@pytest.mark.parametrize("make, config, given", [LLAMA, (*LLAMA[:2], BERT[2]), BERT], ids=["none", "ones", "bert"])
+def test_while_a_model_is_compiled_its_mask_stays_without_padding(make, config, given):
+    batch = {"attention_mask": given, "past_key_values": None, "position_ids": torch.arange(16)[None]}
+    assert make(config, torch.zeros(2, 16, 64), **batch) is None
+    assert torch.compile(make, backend="eager")(config, torch.zeros(2, 16, 64), **batch).shape == (2, 1, 16, 16)
+
+
+def test_a_llama_makes_its_own_position_ids():
+    with mock.patch("transformers.models.llama.modeling_llama.create_causal_mask", return_value=None) as make:
+        llama()(input_ids=ids(), use_cache=False)
+    assert torch.equal(make.call_args.kwargs["position_ids"], torch.arange(16)[None])
+
+
+def test_compiled_layer_by_layer_a_batch_without_padding_has_no_mask():
+    graphs = []
+    model = compile_regions(llama(num_hidden_layers=1), backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    model(input_ids=ids(), attention_mask=BERT[2], use_cache=False)
+    masks = [
+        node.kwargs["attn_mask"]
+        for graph in graphs
+        for node in graph.graph.nodes
+        if node.target is F.scaled_dot_product_attention
+    ]
+    assert masks == [None]
+
+
+def test_trainer_compiles_the_whole_model_unless_the_environment_asks_for_layers(monkeypatch):
+    monkeypatch.delenv("ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", raising=False)
+    arguments = {"backend": "inductor", "mode": None, "dynamic": None}  # what Trainer passes
+    assert not TorchDynamoPlugin(**arguments).use_regional_compilation
+    monkeypatch.setenv("ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "true")
+    assert TorchDynamoPlugin(**arguments).use_regional_compilation
 
 
 def test_all_kernels_compute_the_same():
@@ -317,6 +390,23 @@ def test_logits_for_the_answers_only_give_the_same_loss_and_gradients(run_snippe
     assert all(torch.allclose(a, parameter.grad, atol=1e-6) for a, parameter in zip(kept, model.parameters()))
 
 
+def test_trainer_has_the_same_loss_with_logits_for_the_answers_only(run_snippet, rows):
+    answers_only = run_snippet("attention_and_loss/answers_only.py")[0]["answers_only"]
+    for row in rows:
+        row["labels"] = torch.where(torch.arange(len(row["labels"])) < 3, -100, row["labels"])
+    accumulated = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+    usual = losses(llama(), rows, **accumulated)
+    assert losses(llama(), rows, lambda some: answers_only(padded(some)), **accumulated) == pytest.approx(
+        usual, rel=1e-4
+    )
+
+
+def test_integers_in_logits_to_keep_are_read_as_positions():
+    keep = torch.tensor([[0, 1, 1, 1]])
+    assert llama()(input_ids=ids(1, 4), logits_to_keep=keep).logits.shape == (1, 4, 500)
+    assert llama()(input_ids=ids(1, 4), logits_to_keep=keep.bool()).logits.shape == (3, 500)
+
+
 def test_in_generation_transformers_keeps_only_the_last_logits():
     model = llama().eval()
     assert model(input_ids=ids(), logits_to_keep=1).logits.shape == (2, 1, 500)
@@ -331,6 +421,28 @@ def test_the_function_of_torch_has_the_same_loss_and_gradients_in_fp32(run_snipp
     loss.backward()
     assert torch.allclose(loss, defined["loss"], rtol=1e-5)
     assert all(torch.allclose(a, b.grad, atol=1e-5) for a, b in zip(chunked, (hidden, weight)))
+
+
+def test_for_a_language_model_it_stands_in_for_the_chunked_loss(run_snippet, chunked_loss):
+    built_in = run_snippet("attention_and_loss/built_in.py")[0]["built_in_cross_entropy"]
+    set_seed(0)
+    hidden, weight, labels = torch.randn(2, 33, 16), torch.randn(500, 16), ids(2, 33)
+    labels[0, :10] = -100
+    for num_items in (None, torch.tensor(200)):
+        expected = chunked_loss["chunked_cross_entropy"](hidden, weight, labels, num_items)
+        assert torch.allclose(built_in(hidden, weight, labels, num_items), expected, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="dimensionality 1 or 2, got 3"):
+        F.linear_cross_entropy(hidden, weight, labels)
+
+
+def test_autocast_does_not_reach_it_on_a_cpu():
+    set_seed(0)
+    hidden, weight, labels = torch.randn(64, 16), torch.randn(500, 16), torch.zeros(64, dtype=torch.long)
+    options = torch.nn.LinearCrossEntropyOptions()
+    expected = F.linear_cross_entropy(hidden, weight, labels, options=options)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(F.linear_cross_entropy(hidden, weight, labels, options=options), expected)
+        assert not torch.equal(F.cross_entropy(F.linear(hidden, weight).float(), labels), expected)
 
 
 def test_its_loss_has_the_dtype_of_the_hidden_state():

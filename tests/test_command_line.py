@@ -112,6 +112,26 @@ class TestRecordAndVerify:
         assert called(capsys, "record")[0] == 1
 
 
+class TestAPythonThatLacksAPackage:
+    def run(self, missing, *arguments):
+        program = (
+            f"import runpy, sys; sys.modules.update(dict.fromkeys({missing}));"
+            f"sys.argv = ['evidence', *{arguments}]; runpy.run_module('evidence', run_name='__main__')"
+        )
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    @pytest.mark.parametrize("missing", ["jsonschema", "jupytext"])
+    def test_is_told_which_and_what_to_install(self, repository, missing):
+        done = self.run([missing], "record")
+        what = f"evidence: this python ({sys.executable}) lacks {missing}"
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"{what}. Fix: {sys.executable} -m pip install '.[examples]'\n"
+
+    def test_records_without_those_that_only_pages_need(self, repository):
+        done = self.run(["markdown", "pymdownx", "pygal", "mkdocs"], "record", "tinny")
+        assert done.returncode == 1 and "there is no notebook tinny (did you mean tiny?)" in done.stderr
+
+
 class TestPort:
     def occupy(self, monkeypatch, taken, error=OSError):
         """Lets the ports in `taken` be in use."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence import notebooks
+from evidence import notebooks, records
 
 ROOT = Path(__file__).resolve().parent.parent
 SHELL = sorted((ROOT / "snippets" / "contribute").glob("*.sh"))
@@ -36,6 +36,24 @@ def test_every_make_command_in_the_texts_exists(path):
     named = re.findall(r"`(?:[A-Z]+=\S+ )?make ([a-z]+)[^`]*`", path.read_text())
     assert named or path.name == "index.md" and "make record" in path.read_text()
     assert set(named) <= make_targets()
+
+
+def test_every_message_of_the_page_is_one_that_the_code_gives():
+    code = "".join(path.read_text() for path in sorted((ROOT / "evidence").glob("*.py")))
+    table = (ROOT / "docs" / "contribute.md").read_text().split("| Message |")[1].split("\n\n")[0]
+    messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    assert len(messages) > 10
+    for message in messages:  # an ellipsis stands for what differs from case to case
+        for words in filter(None, message.split("…")):
+            assert words in code, f"{message}: nothing in evidence/ says {words!r}"
+
+
+@pytest.mark.parametrize("name", ["PULL_REQUEST_TEMPLATE.md", "ISSUE_TEMPLATE/figure.yml"])
+def test_a_claim_that_a_form_names_as_an_example_exists(name):
+    named = re.findall(r"\b([a-z_]+):([a-z]+(?:-[a-z0-9]+)+)", (ROOT / ".github" / name).read_text())
+    assert named
+    for notebook, claim in named:
+        assert claim in records.load_all(ROOT / "results")[notebook][0].data["claims"]
 
 
 def test_notebooks_named_in_commands_exist():

@@ -88,6 +88,7 @@ def cell(notebook, *needles):
         ("precision.py", "48 tokens"),
         ("int8.py", "48 tokens"),
         ("weight_only.py", "nf4: 48 tokens"),
+        ("batches.py", "(3, 16)"),
         ("by_length.py", "(8, 2)"),
         ("caches.py", "48 48"),
         ("threads.py", "threads here"),
@@ -196,7 +197,27 @@ def test_load_in_8bit_is_no_argument_any_more(tmp_path):
     assert raised(LlamaForCausalLM.from_pretrained, tmp_path, load_in_8bit=True) == error("load_in_8bit")
 
 
-# Caches, speculation
+# Batches, caches, speculation
+
+
+def test_prompts_padded_on_the_left_give_the_tokens_that_they_give_alone(run_snippet):
+    defined, _ = run_snippet("cpu_inference/batches.py")
+    for prompt, answer in zip(defined["prompts"], defined["answers"], strict=True):
+        alone = defined["model"].generate(prompt[None], max_new_tokens=16, do_sample=False)
+        assert torch.equal(alone[0, len(prompt) :], answer)
+
+
+def test_padded_on_the_right_the_shorter_prompts_get_other_tokens_after_a_warning(run_snippet, monkeypatch):
+    said = []
+    monkeypatch.setattr("transformers.generation.utils.logger.warning", lambda text, *more: said.append(text))
+    defined, _ = run_snippet("cpu_inference/batches.py")
+    assert not said
+    prompts, padded = defined["prompts"], defined["padded"]
+    ids, mask = (padded(rows, "right") for rows in (prompts, [torch.ones_like(prompt) for prompt in prompts]))
+    tokens = defined["model"].generate(ids, attention_mask=mask, max_new_tokens=16, do_sample=False)
+    same = [torch.equal(row[32:], answer) for row, answer in zip(tokens, defined["answers"], strict=True)]
+    assert same == [False, True, False]
+    assert ["right-padding was detected" in text for text in said] == [True]
 
 
 def test_an_fp8_cache_needs_no_package_and_quanto_does():
@@ -236,7 +257,7 @@ def test_generate_compiles_nothing_on_a_cpu(monkeypatch):
 
 
 def test_a_quota_lowers_the_number_of_cores_and_no_file_leaves_it(run_snippet, tmp_path):
-    cores = run_snippet("cpu_inference/threads.py")[0]["usable_cores"]
+    cpus = run_snippet("cpu_inference/threads.py")[0]["usable_cpus"]
     here = len(os.sched_getaffinity(0))
     for text, expected in (
         ("100000 100000", 1),
@@ -245,8 +266,8 @@ def test_a_quota_lowers_the_number_of_cores_and_no_file_leaves_it(run_snippet, t
         ("900000 100000", min(9, here)),
     ):
         (tmp_path / "cpu.max").write_text(text + "\n")
-        assert cores(tmp_path / "cpu.max") == expected
-    assert cores(tmp_path / "absent") == here
+        assert cpus(tmp_path / "cpu.max") == expected
+    assert cpus(tmp_path / "absent") == here
 
 
 def test_torch_takes_a_thread_for_each_core_of_the_affinity_and_os_cpu_count_does_not_know():
@@ -283,6 +304,40 @@ def test_with_amx_openvino_in_bf16_is_ahead_of_every_int8_at_batch_8_and_else_in
         with_amx = "amx_bf16" in record.data["machine"]["cpu_features"]
         assert (speed["openvino-bf16-many"] > max(int8)) == with_amx, record.machine
         assert speed["openvino-bf16-one"] < speed["onnx-int8-one"], record.machine
+
+
+def test_a_saved_graph_is_rounded_to_16_bits_unless_told_otherwise_and_holds_no_options(run_snippet):
+    import openvino
+
+    defined, _ = run_snippet("cpu_inference/openvino_run.py")
+    inputs = [defined["ids"].numpy(), defined["mask"].numpy()]
+    openvino.save_model(defined["graph"], "rounded.xml")
+    kept, rounded = (
+        openvino.Core().compile_model(path, "CPU", defined["options"])(inputs)[0]
+        for path in ("model.xml", "rounded.xml")
+    )
+    assert abs(kept - defined["logits"]).max() < 1e-6 < abs(rounded - defined["logits"]).max()
+    assert Path("rounded.bin").stat().st_size < 0.6 * Path("model.bin").stat().st_size
+    again = openvino.Core().compile_model("model.xml", "CPU")
+    assert defined["compiled"].get_property("INFERENCE_NUM_THREADS") == 1
+    assert again.get_property("INFERENCE_NUM_THREADS") != 1 or os.cpu_count() == 1
+
+
+def test_int8_generates_more_tokens_than_bf16_and_fp32_at_every_batch_size_and_bf16_is_nearest_at_64():
+    for record in records.load_all(ROOT / "results")["cpu_inference"]:
+        columns = list(record.data["tables"]["batching"]["columns"])
+        rows = [dict(zip(columns, row, strict=True)) for row in record.data["tables"]["batching"]["rows"]]
+        assert all(row["int8"] > max(row["fp32"], row["bf16"] or 0) for row in rows), record.machine
+        lead = {row["batch"]: row["int8"] / row["bf16"] for row in rows if row["bf16"]}
+        assert not lead or min(lead, key=lead.get) == 64, record.machine
+
+
+def test_openvino_with_int8_weights_gains_more_than_dynamic_int8_of_pytorch():
+    found = records.load_all(ROOT / "results")
+    dynamic = {record.machine: record.data["claims"]["dynamic-later"]["value"] for record in found["cpu_inference"]}
+    for record in found["optimum_intel"]:
+        speed = [record.data["claims"][name]["value"] for name in ("int8-speed", "generation-speed")]
+        assert min(speed) > 1 and speed[0] * speed[1] > dynamic.get(record.machine, 1), record.machine
 
 
 def test_openvino_chooses_bf16_by_itself_where_the_cpu_has_it(run_snippet):

@@ -244,7 +244,7 @@ def test_threads_py_prints_the_threads_and_set_num_threads_changes_them(run_snip
         lines = printed.splitlines()
         assert lines[0] == f"{before} threads compute"
         assert lines[-1] == "1 thread computes now"
-        assert lines[2].startswith(f"{len(os.sched_getaffinity(0))} cores")
+        assert lines[2] == f"{len(os.sched_getaffinity(0))} logical CPUs may be used by this process"
     finally:
         torch.set_num_threads(before)
 
@@ -345,6 +345,32 @@ def test_on_the_xeon_an_allocator_gains_more_in_bf16_and_denormals_cost_more_tha
     for name in ("tcmalloc-minimal-bf16", "jemalloc-bf16", "denormal-slower"):
         values = [each.data["claims"][name].get("value", 0) for each in found]
         assert xeon[name]["value"] == max(values) and values.count(max(values)) == 1, name
+
+
+def test_tcmalloc_gains_on_every_machine_and_jemalloc_changes_little_in_fp32():
+    for record in records.load_all(ROOT / "results")["cpu_training"]:
+        speed = {name: claim.get("value") for name, claim in record.data["claims"].items()}
+        for precision in ("fp32", "bf16"):
+            assert (speed[f"tcmalloc-minimal-{precision}"] or 2) > 1, record.machine
+        assert 0.95 < (speed["jemalloc-fp32"] or 1) < 1.05, record.machine
+
+
+def test_bf16_by_avx512_bf16_alone_gains_on_zen_4_and_loses_on_the_xeon_without_amx():
+    for record in records.load_all(ROOT / "results")["cpu_training"]:
+        features = set(record.data["machine"]["cpu_features"])
+        speed = {name: claim.get("value") for name, claim in record.data["claims"].items()}
+        if "amx_bf16" in features:
+            assert speed["avx512-bf16-speed"] < 1
+        elif "avx512_bf16" in features:
+            assert min(speed["autocast-speed"], speed["pure-bf16-speed"]) > 1
+            assert speed["squad-hours-bf16"] < speed["squad-hours-fp32"]
+
+
+def test_most_of_the_gain_of_lora_under_bf16_is_that_of_bf16():
+    for record in records.load_all(ROOT / "results")["cpu_training"]:
+        speed = {name: claim.get("value") for name, claim in record.data["claims"].items()}
+        if speed["autocast-speed"]:
+            assert speed["autocast-speed"] - 1 > (speed["lora-bf16-speed"] - 1) / 2, record.machine
 
 
 def test_with_avx2_alone_autocast_is_slower_still_than_with_avx_512():

@@ -20,6 +20,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.distributed.constants import default_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _BucketCapacityConfig
 from torch.utils.data import DataLoader, DistributedSampler
 from transformers import AutoModelForCausalLM, BertConfig, BertForSequenceClassification, LlamaConfig, Trainer
 from transformers import TrainingArguments as Arguments
@@ -224,6 +225,10 @@ def test_the_defaults_that_the_page_states_are_those_of_the_installed_versions()
     ddp = inspect.signature(DistributedDataParallel).parameters
     assert ddp["gradient_as_bucket_view"].default is False
     assert ddp["find_unused_parameters"].default is False
+    unset, given = (_BucketCapacityConfig.create(megabytes, None, False) for megabytes in (None, 25))
+    assert (unset.bucket_bytes_cap, unset.first_bucket_bytes_cap) == (25 * 2**20, 2**20)
+    assert given.first_bucket_bytes_cap == given.bucket_bytes_cap == 25 * 2**20
+    assert inspect.signature(PowerSGDState).parameters["start_powerSGD_iter"].default == 1000
     assert DistributedDataParallelKwargs().bucket_cap_mb == 25
     assert Arguments.average_tokens_across_devices is True
     assert Arguments.ddp_timeout == timedelta(minutes=30).total_seconds()
@@ -234,6 +239,11 @@ def test_the_defaults_that_the_page_states_are_those_of_the_installed_versions()
     assert not [
         name for name in Arguments.__dataclass_fields__ if re.search("bucket_view|comm_hook|sync_buffers", name)
     ]
+
+
+def test_trainer_seeds_all_ranks_alike():
+    for function in (Trainer.__init__, Trainer.train):
+        assert re.search(r"else set_seed\((self\.)?args\.seed\)\n", inspect.getsource(function))
 
 
 def test_trainer_searches_for_unused_parameters_unless_activations_are_checkpointed(tmp_path):
@@ -270,6 +280,16 @@ except TypeError as error:
     print("SAID TypeError:", error)
 dist.barrier()
 if sys.argv[1] == "parameters":
+    dist.set_debug_level(dist.DebugLevel.INFO)
+    two = torch.nn.ModuleDict({"used": torch.nn.Linear(4, 4), "unused": torch.nn.Linear(4, 4)})
+    two.forward = lambda inputs: two["used"](inputs)
+    model = DDP(two)
+    try:
+        for _ in range(2):
+            model(torch.ones(2, 4)).sum().backward()
+    except RuntimeError as error:
+        print("SAID RuntimeError:", error)
+    dist.set_debug_level(dist.DebugLevel.OFF)
     try:
         DDP(torch.nn.Linear(4 + rank, 4))
     except RuntimeError as error:
@@ -291,6 +311,10 @@ def messages(what):
 
 def test_the_search_warns_when_every_parameter_is_used():
     assert error("not_needed") in messages("parameters")
+
+
+def test_at_level_info_the_error_names_the_unused_parameters():
+    assert re.search(r"did not receive grad for rank 0: unused\.\w+, unused\.\w+", messages("parameters"))
 
 
 def test_broadcast_buffers_warns():

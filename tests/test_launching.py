@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import shlex
 import shutil
 import socket
@@ -221,6 +222,30 @@ def test_a_batch_that_cannot_be_dealt_out_is_said_clearly(monkeypatch):
     sys.path.remove(str(FOLDER))
 
 
+def test_trainer_goes_on_from_its_last_checkpoint_where_there_is_one_and_true_is_an_error_at_the_first_start(
+    tmp_path, monkeypatch
+):
+    from transformers import Trainer
+
+    monkeypatch.setattr(sys, "argv", ["trainer_resume.py", str(tmp_path / "run")])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    starts, train = [], Trainer.train
+
+    def watched(self, resume_from_checkpoint):
+        if not starts:
+            with pytest.raises(ValueError, match="No valid checkpoint found"):
+                train(self, resume_from_checkpoint=True)
+        starts.append(resume_from_checkpoint)
+        return train(self, resume_from_checkpoint=resume_from_checkpoint)
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    for _ in range(2):
+        ended = runpy.run_path(str(FOLDER / "trainer_resume.py"))["trainer"]
+        shutil.rmtree(tmp_path / "run" / "checkpoint-4")  # as if the run had ended before it
+    assert starts == [None, str(tmp_path / "run" / "checkpoint-2")]
+    assert ended.state.global_step == 4
+
+
 # Several nodes
 
 
@@ -233,12 +258,24 @@ def test_two_nodes_on_one_machine_give_the_losses_of_one_node(tmp_path):
 def test_each_node_runs_the_same_torchrun_but_for_its_number(stub):
     environment = stub("torchrun", 'printf "%s\\n" "$@"')
     for node, is_host in (("0", "1"), ("1", "0")):
-        words = done("bash", FOLDER / "torchrun_node.sh", node, **environment).splitlines()
+        words = done("bash", FOLDER / "torchrun_node.sh", node, f"10.0.0.{node}", **environment).splitlines()
         config, arguments = arguments_of(*words)
+        assert config.local_addr == f"10.0.0.{node}"
         assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (2, 2, 8)
         assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "10.0.0.1:29500")
         assert config.rdzv_configs["is_host"] == is_host
         assert arguments[-2:] == ["--checkpoint", "/shared/run/checkpoint.pt"]
+
+
+def test_the_ranks_meet_at_the_first_address_in_the_order_of_text_or_at_the_name_of_that_machine():
+    from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _NodeDesc, _NodeDescGenerator
+
+    nodes = [_NodeDesc(address, 1, 0) for address in ("10.0.0.9", "10.0.0.10")]
+    assert min(nodes).addr == "10.0.0.10"
+    for given, met in (("10.0.0.9", "10.0.0.9"), (None, socket.getfqdn())):
+        assert _NodeDescGenerator().generate(given).addr == met
+        assert RendezvousStoreInfo.build(0, dist.HashStore(), given).master_addr == met
 
 
 def test_a_node_that_does_not_come_ends_the_start_with_a_time_out():
@@ -270,12 +307,15 @@ def test_torchrun_sees_by_the_name_of_the_machine_whether_it_is_the_host():
 # accelerate launch
 
 
-def test_accelerate_launch_cpu_starts_one_process_whatever_number_you_ask_for():
+def test_accelerate_launch_cpu_starts_one_process_whatever_number_you_ask_for(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 32 if logical else 16)
     arguments = accelerate_launch.launch_command_parser().parse_args(["--cpu", "--num_processes", "2", "train.py"])
     arguments, *_ = accelerate_launch._validate_launch_command(arguments)
     command, environment = prepare_simple_launcher_cmd_env(arguments)
     assert command == [sys.executable, "train.py"]
     assert "RANK" not in set(environment) - set(os.environ) and "MASTER_PORT" in environment
+    assert environment["OMP_NUM_THREADS"] == "8"  # half of the cores, for the one process
     assert "simple_launcher(args)" in inspect.getsource(accelerate_launch.launch_command).split("else:")[-1]
 
 
@@ -337,8 +377,16 @@ def test_no_sbatch_line_carries_a_comment_and_none_comes_after_a_command(path):
     assert not [line for line in lines if line.startswith("#SBATCH") and line.count("#") > 1]
 
 
+@pytest.mark.parametrize("path", [path for path in SHELL if path.suffix == ".sbatch"], ids=lambda path: path.name)
+def test_every_srun_line_passes_on_the_cores_that_the_script_asks_for(path):
+    text = path.read_text()
+    assert re.search(r"^#SBATCH --cpus-per-task=\d+$", text, re.M)
+    started = re.findall(r"^srun .*", text, re.M)
+    assert started and all('--cpus-per-task="$SLURM_CPUS_PER_TASK"' in line for line in started)
+
+
 SRUN = """
-shift # --kill-on-bad-exit=1
+shift 2 # --cpus-per-task=1 --kill-on-bad-exit=1
 for node in 0 1; do SLURM_NODEID=$node "$@" & pids[node]=$!; done
 for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
 """
@@ -378,10 +426,10 @@ def test_each_run_of_the_array_has_its_own_steps_and_checkpoint(stub, tmp_path):
     (tmp_path / "venv" / "bin" / "activate").write_text("")
     environment = stub("srun", 'printf "%s\\n" "$@"')
     script = FOLDER / "slurm_array.sbatch"
-    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_GPUS_ON_NODE": "2", "HOME": str(tmp_path)}
+    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_GPUS_ON_NODE": "2", "SLURM_CPUS_PER_TASK": "24", "HOME": str(tmp_path)}
     words = done("bash", script, **environment, **job).splitlines()
-    config, arguments = arguments_of(*words[1:])
-    assert words[0] == "torchrun" and config.nproc_per_node == 2
+    config, arguments = arguments_of(*words[2:])
+    assert words[:2] == ["--cpus-per-task=24", "torchrun"] and config.nproc_per_node == 2
     assert arguments[-4:] == ["--steps", "400", "--checkpoint", "/shared/sweep/2.pt"]
 
 
@@ -494,6 +542,14 @@ def test_the_command_of_the_jobset_asks_torchrun_for_two_nodes_and_meets_at_the_
     assert arguments[-2:] == ["--checkpoint", "/data/checkpoint.pt"]
 
 
+def test_torchrun_reads_nearly_every_option_from_a_pet_variable(monkeypatch):
+    for name in ("RDZV_ID", "MAX_RESTARTS", "LOCAL_ADDR", "NUMA_BINDING", "LOGS_SPECS"):
+        monkeypatch.setenv(f"PET_{name}", "7")
+    given = torchrun.parse_args(["train.py"])
+    assert (given.rdzv_id, given.max_restarts, given.local_addr) == ("7", 7, "7")
+    assert given.numa_binding is given.logs_specs is None
+
+
 def test_torchrun_reads_the_pet_variables_that_kubeflow_sets(monkeypatch):
     trainer = yaml_of("trainjob.yaml")["spec"]["trainer"]
     given = {"NNODES": trainer["numNodes"], "NPROC_PER_NODE": trainer["numProcPerNode"], "NODE_RANK": 1}
@@ -539,6 +595,10 @@ def test_every_argument_of_the_ray_program_is_one_that_ray_train_has():
     assert set(calls) == set(RAY)
     for name, given in calls.items():
         assert given <= RAY[name], f"{name} has no {given - RAY[name]}"
+
+
+def test_the_ray_program_does_not_ask_the_machine_of_its_driver_for_gpus():
+    assert "use_gpu=True" in (FOLDER / "ray_train.py").read_text()
 
 
 # Hangs
@@ -712,3 +772,5 @@ def test_torchrun_sets_one_thread_for_each_process_and_says_so(monkeypatch, capl
     assert os.environ["OMP_NUM_THREADS"] == "1"
     assert error("omp_threads") in caplog.text
     monkeypatch.delenv("OMP_NUM_THREADS")
+    arguments_of("--nproc-per-node", "1", "train.py")
+    assert "OMP_NUM_THREADS" not in os.environ

@@ -32,6 +32,7 @@ from torch.numa.binding import AffinityMode
 from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, TrainingArguments
 from transformers.training_args import ParallelMode
 
+from evidence import records
 from evidence.launch import run_ranks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -464,6 +465,22 @@ def test_the_bandwidth_that_hides_the_all_reduce_does_not_depend_on_the_size_of_
     network = runpy.run_path(str(FOLDER / "network.py"))["network"]
     needed = [network(parameters, tokens=1024, tflops=1)["needed"] for parameters in (1e8, 1e9, 7e10)]
     assert needed == pytest.approx([needed[0]] * 3)
+
+
+def test_what_gloo_reaches_in_memory_lies_between_the_plan_for_a_tenth_of_a_tflops_and_for_five():
+    for record in records.load_all(ROOT / "results")["many_cpus"]:
+        plan = record.data["tables"]["plan"]
+        rows = [dict(zip(plan["columns"], row, strict=True)) for row in plan["rows"]]
+        reached = 8 * record.data["claims"]["loopback"]["value"]
+        assert max(row["tenth"] for row in rows) < reached, record.machine
+        assert reached < min(row["five"] for row in rows if "LoRA" not in row["way"]), record.machine
+
+
+def test_the_pieces_of_a_batch_send_as_many_bytes_as_the_whole_and_only_the_last_one_hides_them():
+    network = runpy.run_path(str(FOLDER / "network.py"))["network"]
+    whole, pieces = network(1e8, tokens=1024, tflops=1), network(1e8, tokens=128, tflops=1, accumulation=8)
+    assert pieces["sent"] == whole["sent"] and pieces["seconds"] == pytest.approx(whole["seconds"])
+    assert pieces["needed"] == pytest.approx(8 * whole["needed"])
 
 
 def test_the_slow_network_is_one_of_its_own_and_lets_both_directions_through(stub):

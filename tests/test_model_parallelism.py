@@ -1,11 +1,13 @@
 """docs/training/model-parallelism.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
+import collections
 import dataclasses
 import inspect
 import re
 import runpy
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,13 @@ import torch
 from accelerate import ParallelismConfig
 from accelerate.utils import DeepSpeedSequenceParallelConfig
 from programs import too_much_to_read
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 from transformers.distributed import DistributedConfig
 from transformers.masking_utils import find_packed_sequence_indices
 
 from evidence.launch import run_ranks
+from evidence.ranks import RankTracker
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "snippets" / "model_parallelism"
@@ -187,6 +191,41 @@ deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, f
 AcceleratorState._reset_state(reset_partial_state=True)  # what the bad input left
 report("ulysses_trainer", lambda: program("ulysses_trainer"))  # last: DeepSpeed replaces the attention for good
 """
+TWO_MESHES = """
+from accelerate import Accelerator
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from transformers import LlamaConfig, LlamaForCausalLM
+
+mesh, ids = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp")), torch.arange(64).view(2, 32)
+config = LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, use_cache=False)
+
+
+def with_gradients(split=True):
+    torch.manual_seed(0)
+    model, rows = LlamaForCausalLM(config), ids
+    if split:
+        plan = {"gate_proj": ColwiseParallel(), "up_proj": ColwiseParallel(), "down_proj": RowwiseParallel()}
+        parallelize_module(model.model.layers[0].mlp, mesh["tp"], plan)
+        fully_shard(model, mesh=mesh["dp"])
+        rows = ids.chunk(2)[mesh.get_local_rank("dp")]
+    model(input_ids=rows, labels=rows).loss.backward()
+    return model
+
+
+def clip_each_mesh_apart():
+    norms = (
+        torch.nn.utils.clip_grad_norm_(with_gradients(split=False).parameters(), 0.5),
+        Accelerator(cpu=True).clip_grad_norm_(with_gradients().parameters(), 0.5),
+        Trainer._mixed_mesh_grad_norm(None, with_gradients(), 0.5),
+    )
+    print(*(f"norm {norm.item():.4f}" for norm in norms), sep="\\n")
+
+
+report("clip_meshes", lambda: torch.nn.utils.clip_grad_norm_(with_gradients().parameters(), 0.5))
+report("clip each mesh apart", clip_each_mesh_apart)
+"""
 END = "\ndist.barrier()\nend()\n"
 
 
@@ -220,7 +259,7 @@ def four(tmp_path_factory):
     pipelines = [f"pipeline,{schedule}" for schedule in SCHEDULES]
     specs = ["two_dimensional,2,2", "two_dimensional,4,1", *pipelines, "ring_attention", "expert_parallel"]
     bad = ["parallelize,tp", "ulysses", "two_dimensional,4,2"]
-    return driven(tmp_path_factory.mktemp("four"), 4, " ".join([*specs, "accelerate_mesh", *bad]))
+    return driven(tmp_path_factory.mktemp("four"), 4, " ".join([*specs, "accelerate_mesh", *bad]), TWO_MESHES)
 
 
 @pytest.fixture
@@ -392,6 +431,49 @@ def test_accelerate_and_trainer_take_the_norm_of_the_two_kinds_apart(two):
     assert "if self._has_mixed_mesh_grads(model):" in inspect.getsource(Trainer._clip_grad_norm)
 
 
+def test_fsdp2_around_tensor_parallelism_leaves_two_meshes_which_torch_does_not_clip_together(four):
+    assert message(four[0]["clip_meshes"]) == error("clip_meshes")
+
+
+def test_accelerate_and_trainer_take_the_norm_of_each_mesh_apart(four):
+    norms = [line for line in four[0]["clip each mesh apart"] if line.startswith("norm")]
+    assert len(norms) == 3
+    assert len(set(norms)) == 1  # that of one process, of Accelerate, of Trainer
+
+
+@pytest.mark.parametrize(
+    ("way", "of_a_layer", "outside"),
+    [
+        ("tp", {"all-reduce": 4}, {"all-reduce": 2, "all-gather": 1}),
+        (
+            "sp",
+            {"all-gather": 4, "reduce-scatter": 4, "all-reduce": 2},
+            {"all-gather": 3, "reduce-scatter": 2, "all-reduce": 1},
+        ),
+    ],
+)
+def test_a_layer_sends_four_times_and_with_sequence_parallelism_its_two_norms_once_more_in_the_optimizers_step(
+    way, of_a_layer, outside, monkeypatch
+):
+    """The program of the page on one of two ranks that only play: what they would send is counted."""
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(sys, "argv", ["parallelize", way])
+    other = torch.nn.Linear(1, 1)  # the tracker names a model's memory, which nobody asks for here
+    try:
+        with RankTracker(other, torch.optim.SGD(other.parameters())) as tracker:
+            runpy.run_path(str(FOLDER / "parallelize.py"), run_name="__main__")
+    finally:
+        if torch.distributed.is_initialized():  # the program ends it, unless it fails
+            torch.distributed.destroy_process_group()
+    found = {collective.kind: collective.count for collective in tracker.collectives.values()}
+    layers, steps = 8, 4
+    expected = collections.Counter({kind: layers * count for kind, count in of_a_layer.items()})
+    assert found == {kind: steps * count for kind, count in (expected + collections.Counter(outside)).items()}
+
+
 def test_a_mesh_larger_than_the_ranks_stops_the_two_dimensional_program(four):
     assert message(four[0]["two_dimensional,4,2"]) == error("mesh").replace("size 2", "size 4")
 
@@ -497,7 +579,36 @@ def test_pp_size_of_transformers_gives_no_loss_and_no_gradient_to_the_first_stag
     assert message([line.replace("loss", "got") for line in two[0]["pp_size"]]) == "got None gradient False"
 
 
+@pytest.mark.parametrize(("attention", "sees_later_tokens"), [("sdpa", False), ("eager", True)])
+def test_a_layer_without_a_mask_is_causal_under_sdpa_and_not_under_eager_attention(attention, sees_later_tokens):
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
+    )
+    torch.manual_seed(0)
+    llama = LlamaForCausalLM._from_config(config, attn_implementation=attention).model
+    hidden = torch.randn(1, 8, 32)
+    other = torch.cat([hidden[:, :-1], torch.randn(1, 1, 32)], 1)  # another last token
+    rotary = llama.rotary_emb(hidden, torch.arange(8)[None])
+    first, second = (llama.layers[0](x, position_embeddings=rotary, attention_mask=None)[:, 0] for x in (hidden, other))
+    assert torch.equal(first, second) is not sees_later_tokens
+
+
 # Several dimensions
+
+
+def test_transformers_refuses_fsdp_with_a_pipeline():
+    with pytest.raises(ValueError, match="Combining FSDP with pipeline parallelism is not supported yet"):
+        DistributedConfig(fsdp_size=2, pp_size=2)
+
+
+def test_the_experts_lie_on_the_ranks_of_data_and_tensor_parallelism_and_ep_multiplies_nothing():
+    assert DistributedConfig(fsdp_size=4, tp_size=2, ep_size=8).efsdp_size == 1
+    assert DistributedConfig(fsdp_size=4, tp_size=2, ep_size=2).efsdp_size == 4
+
+
+def test_the_data_parallel_ranks_are_what_tensor_context_and_sequence_parallelism_leave():
+    source = inspect.getsource(Trainer.get_total_train_batch_size)
+    assert "args.world_size // self.get_tp_size() // self.get_cp_size() // self.get_sp_size()" in source
 
 
 def test_accelerate_puts_tensor_parallelism_innermost(four):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from accelerate.utils import find_executable_batch_size
 from programs import too_much_to_read, wrong_arguments
+from torchao.float8 import Float8LinearConfig
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -123,6 +124,22 @@ def test_auto_find_batch_size_tries_again_with_a_batch_a_tenth_smaller():
     assert tried == [64, 57, 51]
 
 
+def test_auto_find_batch_size_leaves_gradient_accumulation_as_it_is(rows):
+    class Full(Trainer):
+        def training_step(self, model, inputs, *more):
+            if len(inputs["labels"]) > 7:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            return super().training_step(model, inputs, *more)
+
+    arguments = TrainingArguments(
+        "out", max_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, auto_find_batch_size=True,
+        per_device_train_batch_size=8, gradient_accumulation_steps=2,
+    )  # fmt: skip
+    trainer = Full(model=classifier(), args=arguments, train_dataset=rows)
+    trainer.train()
+    assert (trainer.state.train_batch_size, trainer.args.gradient_accumulation_steps) == (7, 2)
+
+
 # Gradient accumulation
 
 
@@ -185,6 +202,19 @@ def test_checkpointing_changes_neither_loss_nor_gradients():
     plain, checkpointed = gradients(False), gradients(True)
     assert len(plain) > 10
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(plain, checkpointed))
+
+
+def test_in_evaluation_mode_which_from_pretrained_leaves_nothing_is_checkpointed(tmp_path):
+    AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).save_pretrained(tmp_path)
+    model, calls = AutoModelForCausalLM.from_pretrained(tmp_path), []
+    model.activation_checkpointing_enable()
+    for layer in model.model.layers:
+        layer._gradient_checkpointing_func = lambda forward, *given: calls.append(1) or forward(*given)
+    for training in (None, True):
+        assert model.training is bool(training)
+        model(input_ids=torch.ones(1, 8, dtype=torch.long), use_cache=False)
+        assert len(calls) == (2 if training else 0)
+        model.train()
 
 
 def test_use_reentrant_false_is_the_default():
@@ -290,6 +320,10 @@ def test_fp8_swaps_the_linear_layers_and_leaves_the_logits_in_bf16(run_snippet):
     assert {p.dtype for p in defined["model"].parameters()} == {torch.bfloat16}
 
 
+def test_torchao_does_not_emulate_fp8_unless_asked():
+    assert Float8LinearConfig().emulate is False
+
+
 def test_from_pretrained_loads_a_checkpoint_in_the_dtype_it_was_saved_in(run_snippet):
     _, printed = run_snippet("one_gpu/dtype_trap.py")
     assert printed.split() == ["torch.bfloat16", "torch.float32"]
@@ -310,3 +344,21 @@ def test_bf16_has_8_significant_bits_and_rounds_a_small_update_away():
     assert torch.finfo(torch.bfloat16).eps == 2**-7
     weight = torch.tensor(1.0, dtype=torch.bfloat16)
     assert weight + torch.tensor(2**-9, dtype=torch.bfloat16) == weight
+
+
+def test_stochastic_rounding_keeps_on_average_the_updates_that_bf16_rounds_away(rows):
+    def moved(**optimizer):
+        layer = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+        arguments = TrainingArguments("out", use_cpu=True, learning_rate=1e-4, **optimizer)
+        optimizer = Trainer(model=layer, args=arguments, train_dataset=rows).create_optimizer()
+        torch.nn.init.ones_(layer.weight)
+        with torch.compiler.set_stance("force_eager"):
+            for _ in range(30):
+                layer.weight.grad = torch.ones_like(layer.weight)
+                optimizer.step()
+        return layer.weight.float().mean().item()
+
+    set_seed(0)
+    assert moved(optim="adamw_torch_fused") == moved(optim="adamw_torch_8bit") == 1
+    rounded = moved(optim="adamw_torch_8bit", optim_args="bf16_stochastic_round=True")
+    assert rounded == pytest.approx(1 - 30 * 1e-4, abs=5e-4)

@@ -18,6 +18,8 @@ from schedulefree import AdamWScheduleFree
 from transformers import (
     Adafactor,
     AutoModelForCausalLM,
+    GPT2Config,
+    GPT2ForSequenceClassification,
     LlamaConfig,
     PrinterCallback,
     Trainer,
@@ -25,6 +27,8 @@ from transformers import (
     set_seed,
 )
 from transformers.training_args import OptimizerNames
+
+from evidence.trace import training_step
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = sorted((ROOT / "snippets" / "optimizers").glob("*.py"))
@@ -417,6 +421,24 @@ def test_lomo_steps_after_every_micro_batch():
     assert not torch.allclose(found["lomo"], found["sgd"], atol=1e-4)
 
 
+def test_weight_decay_does_not_reach_lomo():
+    found = []
+    for decay in (0.0, 0.5):
+        made = trainer(optim="lomo", max_grad_norm=0, weight_decay=decay)
+        made.train()
+        found.append(weights(made.model))
+    assert torch.equal(*found)
+
+
+def test_lomo_does_not_train_behind_a_loss_scaler_and_does_in_bf16():
+    made = trainer(optim="lomo", max_grad_norm=0)
+    made.accelerator.scaler = torch.amp.GradScaler("cpu")  # as fp16=True makes it on a GPU
+    with pytest.raises(TypeError) as caught:
+        made.train()
+    assert str(caught.value) == "Tensor.backward() got an unexpected keyword argument 'learning_rate'"
+    trainer(optim="lomo", max_grad_norm=0, bf16=True).train()
+
+
 def test_lomo_holds_no_state_and_no_gradient():
     made = trainer(optim="lomo", max_grad_norm=0)
     made.train()
@@ -455,6 +477,31 @@ def test_the_pair_gives_muon_one_state_per_matrix_and_adamw_the_rest():
     assert "exp_avg_sq" in optimizer.state[model.model.embed_tokens.weight]
     assert "exp_avg_sq" in optimizer.state[model.lm_head.weight]
     assert "exp_avg_sq" in optimizer.state[model.model.norm.weight]
+
+
+def test_the_pair_leaves_embeddings_and_heads_to_adamw_whatever_their_names():
+    gpt2 = GPT2ForSequenceClassification(GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=256, n_positions=16))
+    muon, adamw = ({id(p) for p in group["params"]} for group in muon_and_adamw()(gpt2, lr=1e-3).param_groups)
+    assert {id(gpt2.transformer.wte.weight), id(gpt2.transformer.wpe.weight), id(gpt2.score.weight)} <= adamw
+    assert muon == {id(p) for p in gpt2.transformer.h.parameters() if p.ndim == 2}
+
+
+def test_optimizers_made_by_hand_have_a_weight_decay_of_their_own_and_trainers_has_none():
+    weight = [torch.nn.Parameter(torch.zeros(4, 4))]
+    made = torch.optim.Muon, torch.optim.AdamW, bitsandbytes.optim.AdamW8bit
+    assert [optimizer(weight).param_groups[0]["weight_decay"] for optimizer in made] == [0.1, 0.01, 0.01]
+    assert TrainingArguments("out", use_cpu=True).weight_decay == 0
+    pair = muon_and_adamw()(llama(), lr=1e-3, weight_decay=0.3)
+    assert [group["weight_decay"] for group in pair.param_groups] == [0.3, 0]
+
+
+def test_plain_sgd_halves_the_peak_of_adamw_in_pure_bf16():
+    config = LlamaConfig(**SMALL | {"num_hidden_layers": 8})
+    peaks = {
+        name: training_step(AutoModelForCausalLM, config, 1, 8, dtype=torch.bfloat16, optimizer=optimizer).peak
+        for name, optimizer in (("adamw", "adamw"), ("sgd", lambda weights: torch.optim.SGD(weights, foreach=False)))
+    }
+    assert peaks["sgd"] == pytest.approx(peaks["adamw"] / 2, rel=0.01)
 
 
 def test_the_pair_follows_the_schedule_and_resumes_from_a_checkpoint():

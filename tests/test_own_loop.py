@@ -2,11 +2,13 @@
 
 import dataclasses
 import inspect
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from accelerate.optimizer import AcceleratedOptimizer
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
 from evidence import records
@@ -22,6 +24,21 @@ def test_the_accelerate_loop_and_trainer_give_the_same_loss_curve(run_snippet):
     trainer, _ = run_snippet("own_loop/trainer.py")
     assert len(loop["losses"]) == 4
     assert loop["losses"] == pytest.approx(trainer["losses"], abs=2e-3)  # Trainer logs three decimals
+
+
+@pytest.mark.parametrize(("skipped", "rate"), [(False, 0.0), (True, 5e-4)])
+def test_the_schedule_of_the_loop_waits_for_steps_that_the_scaler_leaves_out(run_snippet, monkeypatch, skipped, rate):
+    monkeypatch.setattr(AcceleratedOptimizer, "step_was_skipped", skipped)
+    loop, _ = run_snippet("own_loop/accelerate_loop.py")
+    assert loop["schedule"].get_last_lr() == [rate]
+    assert "if not self.accelerator.optimizer_step_was_skipped:" in inspect.getsource(Trainer)
+
+
+def test_trainer_divides_by_the_tokens_of_all_processes_and_multiplies_by_their_number():
+    source = inspect.getsource(Trainer)
+    assert "num_items_in_batch = self.accelerator.gather(num_items_in_batch.to(device)).sum()" in source
+    assert "loss_scale = self.accelerator.num_processes // self.get_tp_size()" in source
+    assert "loss *= loss_scale" in source
 
 
 def test_without_num_items_in_batch_a_short_micro_batch_counts_as_much_as_a_long_one():
@@ -69,6 +86,28 @@ def test_with_batch_eval_metrics_compute_metrics_must_take_compute_result():
         Trainer(model=torch.nn.Linear(1, 1), args=arguments, compute_metrics=lambda evaluated: {})
 
 
+def test_with_batch_eval_metrics_compute_metrics_gets_tensors_and_the_last_batch_is_named_and_predict_keeps_all(
+    tmp_path,
+):
+    model = AutoModelForCausalLM.from_config(
+        LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=50)
+    )
+    rows, seen = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 4, []
+
+    def metrics(evaluated, compute_result):
+        seen.append((type(evaluated.predictions), len(evaluated.predictions), compute_result))
+        return {}
+
+    arguments = TrainingArguments(
+        str(tmp_path), use_cpu=True, disable_tqdm=True, batch_eval_metrics=True, per_device_eval_batch_size=2
+    )
+    trainer = Trainer(model=model, args=arguments, eval_dataset=rows, compute_metrics=metrics)
+    kept = trainer.evaluation_loop(trainer.get_eval_dataloader(), description="Evaluation")
+    assert seen == [(torch.Tensor, 2, False), (torch.Tensor, 2, True)]
+    assert kept.predictions is None
+    assert len(trainer.predict(rows).predictions) == 4
+
+
 def test_a_memory_snapshot_is_a_page_that_a_browser_opens(run_snippet):
     run_snippet("own_loop/memory_snapshot.py")
     page = Path("memory.html" if not torch.cuda.is_available() else "memory.pickle")
@@ -113,6 +152,16 @@ def test_the_step_runs_on_whatever_device_there_is(run_snippet):
     defined, printed = run_snippet("own_loop/device.py")
     assert printed.startswith(f"{defined['device'].type}, torch.")
     assert torch.isfinite(defined["loss"])
+
+
+def test_a_program_asks_whether_the_accelerator_that_pytorch_was_built_for_is_there():
+    calls = [
+        (path.name, arguments)
+        for path in sorted((ROOT / "snippets").rglob("*.py"))
+        for arguments in re.findall(r"\bcurrent_accelerator\((.*?)\)", path.read_text())
+    ]
+    assert calls
+    assert [name for name, arguments in calls if "check_available=True" not in arguments] == []
 
 
 def test_fused_adamw_runs_on_all_three_and_foreach_not_on_apple():

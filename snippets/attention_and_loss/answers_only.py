@@ -10,9 +10,13 @@ labels = ids.clone()
 labels[:, :48] = -100  # the prompt
 
 # --8<-- [start:loss]
-targets = F.pad(labels, (0, 1), value=-100)[:, 1:]  # token n predicts token n + 1
-keep = targets != -100
-output = model(input_ids=ids, labels=labels, logits_to_keep=keep, shift_labels=targets[keep])
+def answers_only(batch):
+    targets = F.pad(batch["labels"], (0, 1), value=-100)[:, 1:]  # token n predicts token n + 1
+    keep = targets != -100
+    return {**batch, "logits_to_keep": keep, "shift_labels": targets[keep]}
+
+
+output = model(**answers_only({"input_ids": ids, "labels": labels}))
 # --8<-- [end:loss]
 output.loss.backward()
 print(tuple(output.logits.shape), output.loss.item(), model(input_ids=ids, labels=labels).loss.item())

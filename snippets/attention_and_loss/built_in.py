@@ -17,3 +17,18 @@ loss = F.linear_cross_entropy(
 # --8<-- [end:loss]
 loss.backward()
 print(loss.item(), F.cross_entropy(F.linear(hidden, weight), labels).item())
+
+
+# --8<-- [start:language-model]
+def built_in_cross_entropy(hidden, weight, labels, num_items=None):
+    labels = F.pad(labels, (0, 1), value=-100)[:, 1:].flatten()  # token n predicts token n + 1
+    if num_items is None:
+        num_items = (labels != -100).sum()
+    options = torch.nn.LinearCrossEntropyOptions()
+    loss = F.linear_cross_entropy(hidden.flatten(0, 1), weight, labels, reduction="sum", options=options)
+    return loss / num_items
+# --8<-- [end:language-model]
+
+
+sequences, targets = hidden.detach().view(4, 128, width), labels.view(4, 128)
+print(built_in_cross_entropy(sequences, weight, targets).item())

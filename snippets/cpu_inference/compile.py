@@ -1,4 +1,4 @@
-"""Compiles an encoder. The first batch of each shape pays."""
+"""Compiles an encoder. The first batch pays, and the first of another length, whose graph serves all further ones."""
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 

@@ -5,7 +5,6 @@ ray job submit --working-dir . -- python ray_train.py
 
 import sys
 
-import torch
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from train import train
@@ -21,7 +20,7 @@ if __name__ == "__main__":
     trainer = TorchTrainer(
         worker,
         train_loop_config={"checkpoint": f"{shared}/checkpoint.pt"},
-        scaling_config=ScalingConfig(num_workers=2, use_gpu=torch.cuda.is_available()),  # change: GPUs of all nodes
+        scaling_config=ScalingConfig(num_workers=2, use_gpu=True),  # change: GPUs of all nodes; False for CPUs
         run_config=RunConfig(name="train", storage_path=shared, failure_config=FailureConfig(max_failures=3)),
     )
     trainer.fit()

@@ -31,9 +31,9 @@ if config.num_key_value_heads % mesh.size():
 # --8<-- [end:check]
 # --8<-- [start:plan]
 between = Shard(1) if sys.argv[1:] == ["sp"] else Replicate()  # how activations lie between the blocks
-split = {"desired_input_kwarg_layouts": {"hidden_states": Replicate()}, "use_local_output": True}
+whole = {"hidden_states": Replicate()}
 layer = {
-    "self_attn": PrepareModuleInput(input_kwarg_layouts={"hidden_states": between}, **split),
+    "self_attn": PrepareModuleInput(input_kwarg_layouts={"hidden_states": between}, desired_input_kwarg_layouts=whole),
     "self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
     "self_attn.o_proj": RowwiseParallel(output_layouts=between),
     "mlp": PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),)),

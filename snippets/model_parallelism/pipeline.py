@@ -43,6 +43,7 @@ class Stage(torch.nn.Module):
         positions = torch.arange(hidden.size(1), device=hidden.device)[None]
         rotary = self.rotary(hidden, positions)
         for layer in self.layers:
+            # without a mask it is causal under sdpa, the default, and flash attention; eager attention would see later tokens
             hidden = layer(hidden, position_embeddings=rotary, attention_mask=None)
         return hidden if self.head is None else self.head(self.norm(hidden))
 # --8<-- [end:stage]

@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, parallelize_module
 from transformers import LlamaConfig, LlamaForCausalLM
 
 config = LlamaConfig(
@@ -21,7 +22,10 @@ device = "cuda" if gpu else "cpu"
 mesh = init_device_mesh(device, (data, tensor), mesh_dim_names=("dp", "tp"))  # tp last: neighbouring ranks, one node
 torch.manual_seed(0)
 model = LlamaForCausalLM(config).to(device)
+whole, hidden = Replicate(), {"hidden_states": Replicate()}
 plan = {
+    "self_attn": PrepareModuleInput(input_kwarg_layouts=hidden, desired_input_kwarg_layouts=hidden),  # a DTensor once
+    "mlp": PrepareModuleInput(input_layouts=(whole,), desired_input_layouts=(whole,)),
     "self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
     "self_attn.o_proj": RowwiseParallel(),
     "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel(),

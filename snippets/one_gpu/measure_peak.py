@@ -2,7 +2,7 @@
 import torch
 from transformers import AutoModelForSequenceClassification, BertConfig
 
-device = torch.accelerator.current_accelerator() or torch.device("cpu")
+device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 model = AutoModelForSequenceClassification.from_config(BertConfig(num_hidden_layers=2)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 batch = {

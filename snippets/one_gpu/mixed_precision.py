@@ -18,7 +18,7 @@ arguments = TrainingArguments(
     per_device_train_batch_size=8,
     bf16=native_bf16 or not gpu,  # on a CPU too
     fp16=gpu and not native_bf16,
-    tf32=True if native_bf16 else None,  # what stays in fp32 uses tf32 matrix products
+    tf32=True if native_bf16 and torch.version.cuda else None,  # what stays in fp32 uses tf32; raises on ROCm
 )
 # --8<-- [end:arguments]
 

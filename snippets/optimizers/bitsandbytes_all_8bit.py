@@ -13,7 +13,8 @@ data = [{"input_ids": row, "labels": row} for row in rows]
 arguments = TrainingArguments("out", max_steps=4, per_device_train_batch_size=4, save_strategy="no", use_cpu=not gpu)
 
 # --8<-- [start:by-hand]
-optimizer = AdamW8bit(model.parameters(), lr=5e-5)  # Trainer would keep the embedding in 32 bits
+# Trainer would keep the embedding in 32 bits. The optimizer's own default for weight_decay is 0.01, not Trainer's
+optimizer = AdamW8bit(model.parameters(), lr=5e-5, weight_decay=0.0)
 trainer = Trainer(model=model, args=arguments, train_dataset=data, optimizers=(optimizer, None))
 # --8<-- [end:by-hand]
 trainer.train()

@@ -31,7 +31,8 @@ for _ in range(STEPS):
         step_loss += loss.item()
     accelerator.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    schedule.step()
+    if not accelerator.optimizer_step_was_skipped:  # by the fp16 scaler, where gradients overflow
+        schedule.step()
     optimizer.zero_grad()
     losses.append(step_loss)
 # --8<-- [end:loop]

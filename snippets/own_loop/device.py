@@ -3,7 +3,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 # --8<-- [start:device]
-device = torch.accelerator.current_accelerator() or torch.device("cpu")  # cuda (also AMD), xpu (Intel), mps (Apple)
+# cuda (also AMD), xpu (Intel), mps (Apple); unchecked, PyTorch names what it was built for, whether it is there or not
+device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 native_bf16 = {
     "cuda": lambda: torch.version.hip is not None or torch.cuda.get_device_capability() >= (8, 0),
     "xpu": lambda: torch.xpu.is_bf16_supported(including_emulation=False),
