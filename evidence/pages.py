@@ -281,23 +281,40 @@ def _popover(context, identifier, notebook, name):
     entries = find(context.records, notebook, name)
     claim = entries[0][1]
     rows = entries[:1] if claim["kind"] in (*EXACT, "cited") else entries
-    lines = "".join(_source_line(context, record, entry) for record, entry in rows)
+    sentence, sentences = _shared([_sentence(entry) for _, entry in rows])
+    bound, bounds = _shared([_bound(entry) for _, entry in rows])
+    lines = "".join(
+        _source_line(context, record, entry, f"{said} {limits}".strip())
+        for (record, entry), said, limits in zip(rows, sentences, bounds, strict=True)
+    )
+    source = f'<a href="{escape(claim["source"])}">Source</a> · ' if "source" in claim else ""
+    return (
+        f'<div id="{identifier}" class="claim-source" popover data-search-exclude>'
+        f'<p><strong class="kind kind-{claim["kind"]}">{claim["kind"]}</strong> {KIND_MEANS[claim["kind"]]}</p>'
+        f"{sentence and f'<p>{sentence}</p>'}{lines}{bound and f'<p>{bound}</p>'}"
+        f'<p>{source}<a href="{context.notebook_url(notebook, f"claim-{name}")}">The code</a></p></div>'
+    )
+
+
+def _shared(texts):
+    """(the text that all machines share, the text of each): one of the two is empty."""
+    return (texts[0], [""] * len(texts)) if len(set(texts)) == 1 else ("", texts)
+
+
+def _sentence(claim):
+    return f"{escape(claim['sentence'])}."
+
+
+def _bound(claim):
     limits = [
         f"{words} {format_value(claim[key], claim['unit'])}"
         for key, words in (("at_least", "at least"), ("at_most", "at most"))
         if key in claim
     ]
-    bound = f"<p>A run fails unless it is {' and '.join(limits)}.</p>" if limits else ""
-    source = f'<a href="{escape(claim["source"])}">Source</a> · ' if "source" in claim else ""
-    return (
-        f'<div id="{identifier}" class="claim-source" popover data-search-exclude>'
-        f'<p><strong class="kind kind-{claim["kind"]}">{claim["kind"]}</strong> {KIND_MEANS[claim["kind"]]}</p>'
-        f"<p>{escape(claim['sentence'])}.</p>{lines}{bound}"
-        f'<p>{source}<a href="{context.notebook_url(notebook, f"claim-{name}")}">The code</a></p></div>'
-    )
+    return f"A run fails unless it is {' and '.join(limits)}." if limits else ""
 
 
-def _source_line(context, record, claim):
+def _source_line(context, record, claim, own):
     spread = claim.get("spread")
     between = (
         f"; {spread['repeats']} repeats of {format_number(spread['min'])} to {format_number(spread['max'])} s"
@@ -311,7 +328,7 @@ def _source_line(context, record, claim):
     where = f" on {escape(machine)}" if claim["kind"] == "measured" else ""
     return (
         f"<p><strong>{shown}</strong>{where}{between}<br>{escape(_versions(record))}, {record.date} · "
-        f'<a href="{context.record_url(record)}">Record</a></p>'
+        f'<a href="{context.record_url(record)}">Record</a>{own and f"<br>{own}"}</p>'
     )
 
 

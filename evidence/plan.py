@@ -76,7 +76,7 @@ class Option:
     weights: float  # bytes on a GPU, as all that follow
     gradients: float
     optimizer: float
-    gathered: float  # whole layers, and the gradients of one, where the rest is sharded
+    gathered: float  # whole layers and the gradients of one, where the rest is sharded; 16-bit copies, where it is not
     activations: float
     sent: float  # bytes that a GPU sends to others of its node, or of its ring
     sent_network: float  # bytes that leave a node
@@ -167,7 +167,12 @@ def plan(
     layer = (N - root) / layers if layers else 0.0
     wire = LINKS[link][0] * GB
     border = LINKS[network][0] * GB * adapters if network else None
-    work = (8 if checkpointing else 6) * N * tokens * micro_batches / (tflops * 1e12 * utilisation)
+    passes_of_all = 8 if checkpointing else 6  # FLOPs per parameter and token
+    work = N * tokens * micro_batches / (tflops * 1e12 * utilisation)
+    copies = (
+        2 if precision == "mixed" else 0
+    )  # bytes per parameter that autocast keeps in 16 bits until the backward pass
+    accumulated = copies if micro_batches > 1 else 0  # only then are they there together with all gradients
     activations = activations_gb * GB
     gathered = sent_as * (root + 2 * layer) + (sent_as + reduced) * layer
     options = []
@@ -192,7 +197,7 @@ def plan(
                 across,
                 inside,
                 wait,
-                work / (1 - bubble),
+                work * (passes_of_all if trains == "all" else passes_of_all - 2) / (1 - bubble),  # frozen: no gradient
                 blocking,
                 bubble,
                 trains,
@@ -204,17 +209,17 @@ def plan(
         return size, size if nodes > 1 else 0.0
 
     if n == 1:
-        add("one GPU", "there is nothing to send", (w * N, g * N, o * N, 0.0), 0.0)
+        add("one GPU", "there is nothing to send", (w * N, g * N, o * N, accumulated * N), 0.0)
         return options
-    copies = (w * N, g * N, o * N, 0.0)
     every_gradient = everywhere(ring(reduced * N, n, 2))
     add(
         "DDP",
         "every GPU holds everything, and the gradients a second time in buckets",
-        (w * N, 2 * g * N, o * N, 0.0),
+        (w * N, 2 * g * N, o * N, accumulated * N),
         *every_gradient,
     )
-    add("DDP, bucket views", "gradient_as_bucket_view=True: every GPU holds everything once", copies, *every_gradient)
+    add("DDP, bucket views", "gradient_as_bucket_view=True: every GPU holds everything once, the buckets all the time",
+        (w * N, g * N, o * N, copies * N), *every_gradient)  # fmt: skip
     weights_once = ring(2 * N, n)  # DeepSpeed's defaults: it all-reduces what the paper reduces and scatters
     add("ZeRO-1", "16-bit weights and gradients whole, fp32 copies and optimizer state in parts",
         (2 * N, 2 * N, 16 * N / n, 0.0), *everywhere(ring(2 * N, n, 2) + weights_once))  # fmt: skip
@@ -233,15 +238,15 @@ def plan(
         a_layer = 5 if checkpointing else 4  # the recomputation repeats one all-reduce
         sums = ring((a_layer * layers + 2) * each * micro_batches, t, 2)
         sync = ring(reduced * N / t, replicas, 2)
-        across = (t * sync if t <= local else sync + sums) if nodes > 1 else 0.0
+        across = (t * sync if t <= local else local * sync + sums) if nodes > 1 else 0.0
         add("TP" if replicas == 1 else f"TP {t} x DDP {replicas}", f"each matrix in {t} parts; sums activations {'five' if checkpointing else 'four'} times a layer, in the way of the computation",
-            (w * N / t, g * N / t * (1 if replicas == 1 else 2), o * N / t, 0.0), sums + (sync if nodes == 1 else 0.0), across, blocking=sums / (wire if t <= local else border))  # fmt: skip
+            (w * N / t, g * N / t * (1 if replicas == 1 else 2), o * N / t, accumulated * N / t), sums + (sync if nodes == 1 else 0.0), across, blocking=sums / (wire if t <= local else border))  # fmt: skip
     p = stages or n
     if layers and hidden and p == n and (stages or layers % p == 0):
-        flights, held = micro_batches * p, (N - root) / p + root / 2
-        sent = 2 * tokens * hidden * 2 * flights
+        flights, held = micro_batches * p, (N - root) / p + root / (1 if tied else 2)  # a tied one is on both ends
+        sent = 2 * tokens * hidden * 2 * flights + (ring(reduced * root, 2, 2) if tied else 0)
         add("pipeline", f"{layers // p} layers on each GPU; sends little, waits in the bubble of {p} stages and {flights} micro-batches",
-            (w * held, g * held, o * held, 0.0), *everywhere(sent), bubble=(p - 1) / (flights + p - 1))  # fmt: skip
+            (w * held, g * held, o * held, copies * held), *everywhere(sent), bubble=(p - 1) / (flights + p - 1))  # fmt: skip
     host = (2 * w + reduced) * N / n * micro_batches / (LINKS["PCIe 4 x16"][0] * GB)
     needed = f"{(w + g + o) * N / nodes / GB:,.0f} GB of each host's memory"
     add("FSDP2 + offload", f"weights, gradients and optimizer state wait in {needed}, behind PCIe 4; the update by the CPU comes on top",

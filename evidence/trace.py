@@ -106,7 +106,7 @@ class GpuOperators(TorchFunctionMode):
     """Calls, on CPU-labelled tensors, the operators that a CUDA device would run.
 
     `attention`: "auto" chooses as CUDA does for the given dtype and mask (flash for 16-bit without a mask, else the
-    memory-efficient kernel); "flash" and "efficient" force one.
+    memory-efficient kernel, or math where heads are grouped); "flash" and "efficient" force one.
     """
 
     def __init__(self, attention="auto"):
@@ -141,7 +141,13 @@ class GpuOperators(TorchFunctionMode):
             dtype = torch.get_autocast_dtype("cpu")
             query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         half = query.dtype in (torch.float16, torch.bfloat16)
-        kernel = self.attention if self.attention != "auto" else "flash" if half and attn_mask is None else "efficient"
+        kernel = self.attention
+        if kernel == "auto":
+            kernel = "flash" if half and attn_mask is None else "math" if enable_gqa else "efficient"
+        if kernel == "math":  # torch 2.13: "GQA works only for Flash_attention and math kernel on CUDA tensor"
+            return aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
+            )[0]
         if kernel == "flash":
             if attn_mask is not None:
                 raise ValueError("the flash kernel takes no attention mask: use attention='efficient'")

@@ -65,10 +65,11 @@ def test_72b_over_two_slow_nodes_waits_for_the_network_unless_only_adapters_cros
     assert slow["LoRA, sharded"].seconds_communication > slow["LoRA, sharded"].seconds_compute
 
 
-def test_the_1b_model_fits_on_one_rtx_4090_and_not_on_two_with_default_buckets():
+def test_one_micro_batch_of_the_1b_model_fits_on_one_rtx_4090_and_under_ddp_not_on_two():
     one, two = (found("llama-1b", "RTX 4090 24GB", gpus=n) for n in (1, 2))
-    assert one["one GPU"].fits
-    assert not two["DDP"].fits and two["DDP, bucket views"].fits
+    assert one["one GPU"].fits and two["ZeRO-1"].fits
+    assert not two["DDP"].fits and not two["DDP, bucket views"].fits
+    assert not found("llama-1b", "RTX 4090 24GB", gpus=1, micro_batches=4)["one GPU"].fits
 
 
 def test_two_slow_nodes_are_slower_than_one_and_hsdp_is_not():

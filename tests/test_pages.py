@@ -102,6 +102,21 @@ class TestClaimInASentence:
         opened = render("[[tiny:step-speed]]").find(id="claim-tiny-step-speed")
         assert "2.3x on Test machine; 5 repeats of 0.1 to 0.2 s" in opened.text
 
+    def test_each_machine_has_its_own_sentence_and_bound_where_they_are_not_the_same(self, gpu):
+        def paragraphs():
+            opened = render("[[tiny:step-speed]]").find(id="claim-tiny-step-speed")
+            return [" ".join(line.text.split()) for line in opened.find_all("p")]
+
+        sentence, bound = "Speed of that step against another one.", "A run fails unless it is at least 1.1x."
+        assert (paragraphs()[1], paragraphs()[-2]) == (sentence, bound)
+        gpu.change_record(lambda data: data["claims"]["step-speed"].update(sentence="Speed in 16 bits", at_least=2.0))
+        _, *machines, _ = paragraphs()
+        assert len(machines) == 2
+        assert [("2.3x on Test machine" in line) for line in machines] == [
+            line.endswith("Speed in 16 bits. A run fails unless it is at least 2x.") for line in machines
+        ]
+        assert sum(line.endswith(f"{sentence} {bound}") for line in machines) == 1
+
     def test_a_cited_one_links_to_its_source(self, repository):
         cited = {"kind": "cited", "source": "https://example.org/?a=1&b=2"}
         repository.change_record(lambda data: data["claims"]["step-speed"].update(cited))

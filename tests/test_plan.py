@@ -23,8 +23,31 @@ def test_it_needs_no_torch():
 def test_mixed_precision_is_sixteen_bytes_per_parameter_and_ddp_holds_gradients_twice():
     found = options(gpus=8)
     assert found["DDP"].total == 20 * N
-    assert found["DDP, bucket views"].total == 16 * N
+    assert (
+        found["DDP, bucket views"].total == 16 * N + 2 * N
+    )  # the copies of autocast, beside buckets that are always there
     assert options(gpus=8, precision="bf16")["DDP, bucket views"].total == 8 * N
+
+
+def test_with_accumulation_the_copies_of_autocast_stand_beside_all_gradients():
+    one, four = (options(gpus=1, micro_batches=number)["one GPU"].total for number in (1, 4))
+    assert (one, four) == (16 * N, 18 * N)
+    assert options(gpus=1, micro_batches=4, precision="bf16")["one GPU"].total == 8 * N
+    assert options(gpus=8, micro_batches=4)["DDP"].total == 22 * N
+
+
+def test_adapters_need_no_gradient_of_the_frozen_weights():
+    for on, share in ((True, 6 / 8), (False, 4 / 6)):
+        found = options(gpus=8, checkpointing=on)
+        assert found["LoRA, sharded"].seconds_compute == pytest.approx(share * found["FSDP2 (ZeRO-3)"].seconds_compute)
+
+
+def test_a_tied_embedding_is_on_both_ends_of_a_pipeline():
+    tied = {**model("llama-1b"), "precision": "bf16"}
+    root, total = 128256 * 2048, tied["parameters"]
+    found = options(gpus=2, **tied)["pipeline"]
+    assert found.total == 8 * ((total - root) / 2 + root)
+    assert found.sent == 2 * 4096 * 2048 * 2 * 2 + 2 * root  # an activation and its gradient, twice; the tied gradient
 
 
 def test_zero_2_is_what_deepspeed_estimates():

@@ -137,12 +137,12 @@ def test_weights_gradients_and_adamw_take_sixteen_bytes_per_parameter_in_fp32():
 
 def test_flops_of_a_step_are_six_per_weight_and_token_and_those_of_attention():
     tokens, length = 4 * 64, 64
-    step = training_step(AutoModelForCausalLM, LLAMA, 4, length)
+    step = training_step(AutoModelForCausalLM, LLAMA, 4, length, dtype=torch.bfloat16)
     weights = step.parameters - LLAMA.vocab_size * LLAMA.hidden_size  # a look-up in the embedding multiplies nothing
     norms = (2 * LLAMA.num_hidden_layers + 1) * LLAMA.hidden_size
     attention = (
         LLAMA.num_hidden_layers * 4 * length * LLAMA.hidden_size * tokens
-    )  # forward; the kernel does 2.5x more backward
+    )  # forward; the flash kernel does 2.5x as much backward
     assert step.flops["forward"] == 2 * (weights - norms) * tokens + attention
     assert step.flops["backward"] == 4 * (weights - norms) * tokens + attention * 10 // 4
 
@@ -157,25 +157,47 @@ class Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(
-    "dtype, kernel",
-    [
-        (torch.bfloat16, "_scaled_dot_product_flash_attention"),
-        (torch.float32, "_scaled_dot_product_efficient_attention"),
-    ],
-)
-def test_attention_runs_the_kernel_that_cuda_would_choose(dtype, kernel):
+EVERY_HEAD = LlamaConfig(**SMALL, num_key_value_heads=SMALL["num_attention_heads"])
+
+
+def attention_operators(config, dtype):
     with fake(), GpuOperators():
-        model = trace.build_model(AutoModelForCausalLM, LLAMA, dtype, trace.UNMASKED_SDPA)
+        model = trace.build_model(AutoModelForCausalLM, config, dtype, trace.UNMASKED_SDPA)
         with Operators() as operators:
             model(**language_batch(model, 1, 16)).loss.backward()
-    assert {kernel, f"{kernel}_backward"} <= operators.seen
+    return {name for name in operators.seen if name.startswith("_scaled_dot_product")}
+
+
+@pytest.mark.parametrize(
+    "config, dtype, kernel",
+    [
+        (LLAMA, torch.bfloat16, "_scaled_dot_product_flash_attention"),
+        (EVERY_HEAD, torch.bfloat16, "_scaled_dot_product_flash_attention"),
+        (EVERY_HEAD, torch.float32, "_scaled_dot_product_efficient_attention"),
+    ],
+)
+def test_attention_runs_the_kernel_that_cuda_would_choose(config, dtype, kernel):
+    assert attention_operators(config, dtype) == {kernel, f"{kernel}_backward"}
+
+
+def test_in_fp32_grouped_heads_run_the_math_kernel_which_keeps_every_score():
+    """Flash takes no fp32, and the memory-efficient kernel no grouped heads."""
+    assert (
+        "works only for Flash_attention\n        and math kernel on CUDA"
+        in torch.nn.functional.scaled_dot_product_attention.__doc__
+    )
+    assert LLAMA.num_key_value_heads < LLAMA.num_attention_heads
+    assert attention_operators(LLAMA, torch.float32) == set()
+    grouped, full = (
+        [training_step(AutoModelForCausalLM, config, 1, tokens).after_forward["activations"] for tokens in (128, 512)]
+        for config in (LLAMA, EVERY_HEAD)
+    )
+    assert full[1] / full[0] == pytest.approx(4, rel=0.05) and grouped[1] / grouped[0] > 6
 
 
 def test_grouped_heads_are_not_copied_for_the_flash_kernel():
     grouped = training_step(AutoModelForCausalLM, LLAMA, 1, 256, dtype=torch.bfloat16)
-    every_head = LlamaConfig(**SMALL, num_key_value_heads=SMALL["num_attention_heads"])
-    full = training_step(AutoModelForCausalLM, every_head, 1, 256, dtype=torch.bfloat16)
+    full = training_step(AutoModelForCausalLM, EVERY_HEAD, 1, 256, dtype=torch.bfloat16)
     assert grouped.after_forward["activations"] < full.after_forward["activations"]
 
 
