@@ -21,8 +21,8 @@ ZENSICAL := $(VENV)/zensical/stamp
 # Notebooks whose software asks for another transformers: each has requirements/<name>.txt and a folder of its own.
 OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp
 
-# Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is, without a venv: what it lacks, a notebook
-# installs by its first cell, and without network it must be there.
+# Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is: no venv, and no network unless a notebook
+# finds a package missing, which it installs there.
 ifdef PYTHON
 RUNNER := $(PYTHON)
 RUNNER_READY :=

@@ -76,7 +76,7 @@ class Option:
     weights: float  # bytes on a GPU, as all that follow
     gradients: float
     optimizer: float
-    gathered: float  # whole layers and the gradients of one, where the rest is sharded; 16-bit copies, where it is not
+    transient: float  # gathered layers and the gradients of one, where the rest is sharded; else autocast's copies
     activations: float
     sent: float  # bytes that a GPU sends to others of its node, or of its ring
     sent_network: float  # bytes that leave a node
@@ -89,7 +89,7 @@ class Option:
 
     @property
     def total(self):
-        return self.weights + self.gradients + self.optimizer + self.gathered + self.activations
+        return self.weights + self.gradients + self.optimizer + self.transient + self.activations
 
     @property
     def fits(self):
@@ -167,11 +167,10 @@ def plan(
     layer = (N - root) / layers if layers else 0.0
     wire = LINKS[link][0] * GB
     border = LINKS[network][0] * GB * adapters if network else None
-    passes_of_all = 8 if checkpointing else 6  # FLOPs per parameter and token
-    work = N * tokens * micro_batches / (tflops * 1e12 * utilisation)
-    copies = (
-        2 if precision == "mixed" else 0
-    )  # bytes per parameter that autocast keeps in 16 bits until the backward pass
+    flops = {"all": 8 if checkpointing else 6}  # per parameter and token
+    flops["adapters"] = flops["all"] - 2  # frozen weights get no gradient
+    seconds_per_flop = N * tokens * micro_batches / (tflops * 1e12 * utilisation)
+    copies = 2 if precision == "mixed" else 0  # bytes per parameter: autocast's, in 16 bits, until the backward pass
     accumulated = copies if micro_batches > 1 else 0  # only then are they there together with all gradients
     activations = activations_gb * GB
     gathered = sent_as * (root + 2 * layer) + (sent_as + reduced) * layer
@@ -181,7 +180,7 @@ def plan(
         return rounds * size * (ranks - 1) / ranks
 
     def add(strategy, reason, held, sent, across=0.0, *, bubble=0.0, blocking=0.0, host=0.0, trains="all"):
-        """held: weights, gradients, optimizer state, gathered; across: bytes that leave a node; blocking, host: seconds."""
+        """held: weights, gradients, optimizer state, transient; across: bytes that leave a node; blocking, host: seconds."""
         wait = (across / border if across and border else 0.0) + host
         inside = sent / wire if local > 1 else 0.0
         if link.startswith("PCIe"):  # the host and the other GPUs are behind the same slot
@@ -197,7 +196,7 @@ def plan(
                 across,
                 inside,
                 wait,
-                work * (passes_of_all if trains == "all" else passes_of_all - 2) / (1 - bubble),  # frozen: no gradient
+                flops[trains] * seconds_per_flop / (1 - bubble),
                 blocking,
                 bubble,
                 trains,

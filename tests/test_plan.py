@@ -60,7 +60,7 @@ def test_fsdp2_holds_a_part_and_the_gathered_layers():
     assert found.weights + found.gradients + found.optimizer == 16 * N / 8
     root = 2 * 128256 * 4096
     layer = (N - root) / 32
-    assert found.gathered == 2 * (root + 2 * layer) + 6 * layer
+    assert found.transient == 2 * (root + 2 * layer) + 6 * layer
 
 
 def test_a_ring_sends_less_than_twice_the_gradients():

@@ -63,7 +63,6 @@ for program in sys.argv[1:]:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
     runpy.run_path(sys.argv[0])
     print("all-reduces", sum("group" in call for call in calls), flush=True)
-    print("all-reduced", sum(call["tensor"].numel() for call in calls if "tensor" in call), flush=True)
     calls.clear()
     if "accelerate.state" in sys.modules:  # what Trainer leaves behind
         sys.modules["accelerate.state"].AcceleratorState._reset_state(reset_partial_state=True)
@@ -238,18 +237,6 @@ def test_zero_redundancy_optimizer_gives_the_loss_of_one_process_and_holds_half_
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_deepspeed_zero_1_2_and_3_give_the_loss_of_one_process(stage):
     assert same(on_two()[f"zero.py {stage}"])
-
-
-def test_deepspeed_zero_1_and_2_all_reduce_the_gradients_by_default_and_reduce_them_to_their_owner_if_told_to():
-    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
-    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
-
-    for stage in (1, 2):
-        reduced = int(re.search(r"all-reduced (\d+)", on_two()[f"zero.py {stage}"])[1])
-        assert reduced // 1_059_968 == 4 * stage  # steps; with stage 2 in each of two micro-batches
-    assert DeepSpeedZeroConfig(stage=1).use_multi_rank_bucket_allreduce is True
-    assert not DeepSpeedZeroConfig(stage=1, use_multi_rank_bucket_allreduce=False).use_multi_rank_bucket_allreduce
-    assert 'bucket_key = ("reduce", dst, process_group)' in inspect.getsource(DeepSpeedZeroOptimizer.average_tensor)
 
 
 def test_offload_to_the_host_gives_the_loss_of_one_process():
