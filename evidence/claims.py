@@ -71,7 +71,7 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
     at_least, at_most: the bound, at least one side of it for whatever a run computed.
     spread: min, max and repeats of a measurement (`Timing.spread`).
     """
-    _check_kind(f"claim {name}", kind, source)
+    _check_head(f"claim {name}", kind, source)
     if len(sentence) < 10:
         raise ClaimError(f"claim {name}: {sentence!r} is no sentence: say what is claimed, and under which conditions")
     if kind != "cited" and at_least is None and at_most is None:
@@ -89,6 +89,7 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         if len(because or "") < 5:
             raise ClaimError(f"claim {name}: there is no value, so say why: because='this machine has no GPU'")
         data["because"] = because
+        _compare("claims", name, data)
         _leave("claim", name, data)
         return None
     try:
@@ -101,7 +102,7 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
     if broken := broken_bound(value, data):
         error = MeasuredOutOfBound if kind == "measured" else ClaimError
         raise error(f"claim {name} does not hold: {sentence}: {broken}")
-    _compare("claims", name, kind, value)
+    _compare("claims", name, data)
     _leave("claim", name, data)
     return value
 
@@ -112,7 +113,7 @@ def table(name, title, columns, rows, *, kind, source=None):
     columns: {key: header}, with the unit in the header, e.g. {"batch": "Batch size", "peak": "Peak memory, GiB"}.
     rows: a list of {key: value}; None where a cell is not measured.
     """
-    _check_kind(f"table {name}", kind, source)
+    _check_head(f"table {name}", kind, source)
     if missing := [key for row in rows for key in columns if key not in row]:
         raise ClaimError(f"table {name}: a row lacks {missing[0]!r}")
     cells = [[row[key] for key in columns] for row in rows]
@@ -123,7 +124,7 @@ def table(name, title, columns, rows, *, kind, source=None):
         for key, cell in zip(columns, line):
             if isinstance(cell, float) and not math.isfinite(cell):
                 raise ClaimError(f"table {name}, row {row + 1}, {key}: the value is {cell}")
-            _compare("tables", name, kind, cell, row, key)
+    _compare("tables", name, data)
     _leave("table", name, data)
 
 
@@ -170,7 +171,9 @@ def _rendered_table(data):
     )
 
 
-def _check_kind(what, kind, source):
+def _check_head(what, kind, source):
+    if not _run["notebook"]:
+        raise ClaimError(f"{what} stands before its run is opened: call start() in a cell above")
     if kind not in KINDS:
         raise ClaimError(f"{what}: kind={kind!r}{nearest(str(kind), KINDS)}, choose one of {', '.join(KINDS)}")
     if kind == "cited" and not (source or "").startswith("https://"):
@@ -195,26 +198,20 @@ def _show(shown):
         display(shown)
 
 
-def _compare(collection, name, kind, value, row=None, key=None):
-    """Under EVIDENCE_VERIFY: an exact value must be the one in the record."""
+def _compare(collection, name, data):
+    """Under EVIDENCE_VERIFY: what is exact must be as in the record, with as many rows and columns, and nothing in its place."""
     folder = os.environ.get("EVIDENCE_VERIFY")
-    if not folder or kind not in records.EXACT or not isinstance(value, (int, float)) or not _run["notebook"]:
+    if not folder or data["kind"] not in records.EXACT:
         return
     again = f"if the change is meant, make the record again with `make record NOTEBOOKS={_run['notebook']}`"
     try:
-        record, entry = records.find(_stored(Path(folder).resolve()), _run["notebook"], name, collection)[0]
-        stored = entry["value"] if row is None else entry["rows"][row][list(entry["columns"]).index(key)]
-    except (LookupError, ValueError) as error:
+        record, stored = records.find(_stored(Path(folder).resolve()), _run["notebook"], name, collection)[0]
+    except LookupError as error:
         raise ClaimError(f"{name}: the records do not hold this figure ({error}): {again}") from None
-    place = "" if row is None else f", row {row + 1}, {key}"
-    if not isinstance(stored, (int, float)):
-        raise ClaimError(
-            f"{name}{place}: this run gives {value:g}, {record.path.name} of {record.date} says {stored}: {again}"
-        )
-    if records.differs(value, stored):
-        raise ClaimError(
-            f"{name}{place}: this run gives {value:g}, {record.path.name} of {record.date} says {stored:g}: {again}"
-        )
+    if found := records.difference(data, stored):
+        place, here, there = found
+        where = f"{name}, {place}" if place else name
+        raise ClaimError(f"{where}: this run gives {here}, {record.path.name} of {record.date} says {there}: {again}")
 
 
 def _stored(folder):

@@ -57,4 +57,4 @@ def prepare(folder):
         page.write_text(twins.TO_NOTEBOOK.sub(r"\1.md", page.read_text(encoding="utf-8")), encoding="utf-8")
     settings = SETTINGS.sub("", Path("mkdocs.yml").read_text(encoding="utf-8")).replace(".ipynb", ".md")
     (folder / "mkdocs.yml").write_text(settings, encoding="utf-8")
-    return yaml.safe_load(re.search(r"^nav:\n(?:[ -].*\n)+", settings, re.M)[0])["nav"]
+    return yaml.safe_load(re.search(r"^nav:\n(?:[ #-].*\n|\n)+", settings, re.M)[0])["nav"]

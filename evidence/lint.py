@@ -21,20 +21,37 @@ from .records import find
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
 RECORD_BLOCKS = {"table", "chart", "ledger", "changes", "machines"}
-UNITS = (
-    r"%|percent\b|[kKMGT]i?B(/s)?\b|bytes?\b|[kMGTP]?FLOPs?(/s)?\b|FLOP/s\b|(tokens|samples|steps|sequences)\s?(/|per\s)\s?s(ec(ond)?s?)?\b|"
-    r"(µs|ms|s|sec|seconds?|minutes?|min|hours?|h)\b|(x|×|-fold|fold|times)\b(?=\s+(as|faster|slower|more|less|smaller|larger|the)\b)"
+PER_SECOND = r"(/|\sper\s)\s?s(ec(ond)?s?)?\b"
+UNITS = "|".join(
+    (
+        rf"%|(percent|per cent|percentage points)\b|[kKMGTP]i?B({PER_SECOND}|\b)|(\w{{2,4}})?bytes?\b",
+        rf"[kMGTP]?b(its?)?{PER_SECOND}|[kMGT]bps\b|[kMGTPE]?FLOPs?({PER_SECOND}|\b)|[kMGTPE]?FLOPS\b|nats?\b",
+        rf"(tok|tokens|it|iterations|samples|images|rows|steps|sequences|requests){PER_SECOND}",
+        r"(ns|µs|ms|s|sec|(nano|micro|milli)?seconds?|minutes?|min|hours?|h|days?|weeks?)\b",
+        r"(k?Wh?|watts?|[kMG]Hz|USD|euros?)\b",
+        r"(x|×|-fold|fold|times)\b(?=\s+(as|faster|slower|more|less|fewer|smaller|larger|longer|shorter|higher|lower|the)\b)",
+    )
 )
-NUMBER = r"\d[\d.,]*"
+NUMBER = r"\d(?:[\d.,]*\d)?"
+LINK_RATE = r"(?:1|2\.5|10|25|40|50|100|200|400|800)\s?Gb(?:it)?/s\b"  # names a network, as 80GB names an H100
 GAP = r"(?:\*\*|__)?(?:[^\S\n]|&nbsp;)?(?:\n[^\S\n]*)?"  # emphasis may end and a line may break before the unit
-FIGURE = re.compile(rf"(?<![\w.\-/])[~≈]?{NUMBER}(?:\s?[-–—]\s?{NUMBER})?(?:{GAP}(?:{UNITS})|[x×](?!\w|\s*\d))")
+FIGURE = re.compile(
+    rf"(?<![\w.\-/])(?!{LINK_RATE})[~≈]?{NUMBER}(?:\s?[-–—]\s?{NUMBER})?(?:{GAP}(?:{UNITS})|[x×](?!\w|\s*\d))|"
+    rf"[$€]\s?{NUMBER}|\bfactors?\s+of\s+(?:about\s+|up\s+to\s+)?{NUMBER}"
+)
+MULTIPLES = (
+    r"twice|thrice|double|triple|half|(a|one)\s+(third|quarter|fifth|tenth)\s+of|(two|three)\s+(thirds|quarters)\s+of|"
+    r"(two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|a\s+hundred|a\s+thousand)\s+times"
+)
 WORDS = re.compile(
-    r"\b(twice|thrice|double|triple|two times|three times|half)\s+(as\s+(fast|slow|much|large|long)|the\s+(speed|memory|time))\b",
+    rf"\b({MULTIPLES})\s+(as\s+(fast|slow|much|large|long|small)|the\s+(speed|memory|time|throughput)|"
+    r"faster|slower|more|less|larger|smaller)\b|\ban\s+order\s+of\s+magnitude\b",
     re.I,
 )
 PARAGRAPH = re.compile(r"^[^\S\n]*\|.*|^.*\S.*(?:\n(?![^\S\n]*\|).*\S.*)*", re.M)  # and each row of a table
 INLINE_CODE = re.compile(r"`[^`]*`")
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#:]*)(?:#([^)\s]+))?\)")  # to a page of ours: a link elsewhere has a colon
+TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
+LINK = re.compile(rf"(?<!!)\[[^\]]*\]\(\s*{TARGET}\)|^[^\S\n]*\[(?!\^)[^\]]+\]:[^\S\n]*(?=\S){TARGET}$", re.M)
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 HEADING = re.compile(r"^\s*#{1,6}\s")
 SECTION = re.compile(r"^#{2,3}\s+(.+)")
@@ -162,8 +179,11 @@ def _headings(path, block):
 
 
 def _links(path, block, docs):
-    for number, line in enumerate(block.lines, block.line):
-        for target, anchor in LINK.findall(_without(INLINE_CODE, line)):
+    for line, paragraph in _paragraphs(block.text):
+        without_code = _without(INLINE_CODE, paragraph)
+        for match in LINK.finditer(without_code):
+            target, anchor = match[1] or match[3], match[2] or match[4]
+            number = block.line + line + without_code.count("\n", 0, match.start())
             file = path.parent / target if target else path
             if file.suffix == ".ipynb":  # the notebooks stand beside docs/, and their pages below it
                 file = docs.parent / os.path.relpath(file, docs)
@@ -332,10 +352,9 @@ def _apart(found):
     """What is traced or derived is the same on every machine: where it is not, a record is of other code than the newest."""
     for newest, *older in found.values():
         for record in older:
-            for line, name, value, newer in records.apart(record, newest):
-                what = (
-                    f"{name} is {value:g} here and {newer:g} in {newest.path.name}, and it is the same on every machine"
-                )
+            for line, name, place, here, there in records.apart(record, newest):
+                where = f"{name}, {place}," if place else name
+                what = f"{where} is {here} here and {there} in {newest.path.name}, and it is the same on every machine"
                 fix = f"make the record again on that machine (`make record NOTEBOOKS={record.notebook}`), or remove it"
                 yield Problem(record.path, what, fix, line)
 

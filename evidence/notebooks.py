@@ -14,6 +14,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import jupytext
 import nbformat
 
@@ -24,6 +25,10 @@ from .problems import Problem, line_of, nearest, read_text, shown
 FOLDER = Path("notebooks")
 PACKAGES = Path(".venv")  # a notebook with requirements/<its-name>.txt has packages of its own here: see `own_packages`
 TIMEOUT = 1800  # seconds for one cell
+OPENED = {  # the least that start() leaves
+    "required": ["notebook", "date", "machine", "software"],
+    "properties": {"machine": {"type": "object", "required": ["name"]}},
+}
 INSTALL = """\
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
 import importlib.util
@@ -84,7 +89,7 @@ def kernel_path(name):
 
 def read_source(name):
     """The notebook as its source says, without outputs."""
-    return jupytext.read(FOLDER / f"{name}.py")
+    return jupytext.reads(read_text(FOLDER / f"{name}.py"), {"extension": ".py"})
 
 
 def source_hash(name):
@@ -164,6 +169,9 @@ def harvest(notebook, path, source):
             path, "the notebook opens no run", f'call start("{path.stem}") in a cell of its own before the first claim'
         )
     opened = found["start"]["start"]
+    for error in jsonschema.Draft202012Validator(OPENED).iter_errors(opened):
+        where = "/".join(map(str, ["start()", *error.absolute_path]))
+        raise Problem(path, f"{where}: {error.message[-160:]}", f"run `make record NOTEBOOKS={path.stem}`")
     if opened["notebook"] != path.stem:
         raise Problem(
             path,

@@ -19,7 +19,7 @@ import jsonschema
 from .problems import Problem, line_of, nearest, read_text, shown
 
 RESULTS = Path("results")
-SCHEMA_NUMBER = 2
+SCHEMA_NUMBER = 3
 KINDS = ("derived", "traced", "measured", "cited")
 EXACT = ("derived", "traced")  # the same on every machine, so a re-run must agree
 TOLERANCE = 0.01  # of an exact value, between versions of the libraries
@@ -204,9 +204,10 @@ def prepared(record, results=RESULTS):
 
 
 def seal(record):
-    """The SHA-256 of all that a record says, apart from the seal itself. It tells a slip of the hand, not a forger."""
+    """The SHA-256 of all that a record says, in its order, apart from the seal itself: columns in another order are other
+    columns. It tells a slip of the hand, not a forger."""
     said = {key: value for key, value in record.items() if key != "seal"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said, ensure_ascii=False).encode()).hexdigest()
 
 
 def changed_by_hand(record):
@@ -253,26 +254,44 @@ def find(records, notebook, name, collection="claims"):
 
 
 def apart(record, newer):
-    """The exact claims and tables that `record` does not share with a newer one: [(line, name, value, value there)]."""
-    there, found = dict(_exact(newer)), {}
-    for place, value in _exact(record):
-        if place in there and differs(value, there[place]):
-            found.setdefault(place[:2], (value, there[place]))
+    """The exact claims and tables that `record` does not share with a newer one: [(line, name, place, figure, figure there)]."""
+    found = [
+        (collection, name, apart)
+        for collection in ("claims", "tables")
+        for name, entry in record.data[collection].items()
+        if (other := newer.data[collection].get(name)) and {entry["kind"], other["kind"]} <= set(EXACT)
+        if (apart := difference(entry, other))
+    ]
     text = record.path.read_text(encoding="utf-8") if found else ""
-    return [(_line(text, place), place[1], *values) for place, values in found.items()]
+    return [(_line(text, (collection, name)), name, *apart) for collection, name, apart in found]
 
 
-def _exact(record):
-    """Every exact number in a record, as (place, number)."""
-    for name, claim in record.data["claims"].items():
-        if claim["kind"] in EXACT and "value" in claim:
-            yield ("claims", name), claim["value"]
-    for name, table in record.data["tables"].items():
-        for number, row in enumerate(table["rows"] if table["kind"] in EXACT else ()):
-            cells = zip(table["columns"], row, strict=True)
-            yield from (
-                (("tables", name, number, column), cell) for column, cell in cells if isinstance(cell, int | float)
-            )
+def difference(entry, other):
+    """The first difference of two entries of one exact claim or table: (its place, what the one says, what the other says).
+
+    The place is in words, empty for a claim. None where no figure differs by more than TOLERANCE, and all else is equal.
+    """
+    here, there = _figures(entry), _figures(other)
+    for place in dict.fromkeys([*here, *there]):
+        ours, theirs = here.get(place, "no such cell"), there.get(place, "no such cell")
+        if differs(ours, theirs) if _is_number(ours) and _is_number(theirs) else ours != theirs:
+            return place, *(f"{said:g}" if _is_number(said) else said or "nothing" for said in (ours, theirs))
+    return None
+
+
+def _figures(entry):
+    """What a claim or a table says, by its place."""
+    if "rows" not in entry:
+        return {"": entry.get("value")}
+    return {
+        f"row {number}, {column}": cell
+        for number, row in enumerate(entry["rows"], 1)
+        for column, cell in zip(entry["columns"], row, strict=True)
+    }
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def broken_bound(value, claim):

@@ -146,6 +146,14 @@ def test_a_name_that_a_page_could_not_write_is_refused(shown, name):
     )
 
 
+def test_a_figure_before_its_run_is_opened_is_refused(shown, monkeypatch):
+    monkeypatch.setattr(claims, "_run", {"notebook": None, "names": set()})
+    where = "stands before its run is opened: call start() in a cell above"
+    refused(f"claim speed {where}", "speed", SENTENCE, 2, kind="measured", at_least=1)
+    refused(f"table t {where}", "t", "Title", {"a": "A"}, [{"a": 1}], kind="traced", call=table)
+    assert not shown
+
+
 def test_two_claims_of_one_name_are_refused(shown):
     claim("speed", SENTENCE, 2, kind="measured", at_least=1)
     refused(
@@ -243,9 +251,13 @@ class TestVerify:
     def test_an_exact_value_where_the_record_has_none_is_refused(self):
         self.repository.change_record(lambda data: data["claims"]["peak-memory"].update(because="no tracer here"))
         self.repository.change_record(lambda data: data["claims"]["peak-memory"].pop("value"))
-        refused(
-            "peak-memory: the records do not hold this figure", "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13
-        )
+        what = "peak-memory: this run gives 12.5, test-machine.json of "
+        refused(what, "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13)
+        refused("says nothing: " + self.AGAIN, "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13)
+
+    def test_an_exact_value_that_does_not_apply_here_and_is_in_the_record_is_refused(self):
+        what = "peak-memory: this run gives nothing, test-machine.json of "
+        refused(what, "peak-memory", SENTENCE, None, kind="traced", at_most=13, because="no tracer here")
 
     def test_a_different_cell_of_a_table_names_row_and_column(self):
         table("by-batch", "Title", self.columns(), self.rows(3.01), kind="traced")
@@ -258,17 +270,21 @@ class TestVerify:
         what = "by-batch, row 2, checkpointed: this run gives 4, test-machine.json of "
         refused(what, "by-batch", "Title", self.columns(), rows, kind="traced", call=table)
 
-    def test_a_table_with_more_rows_than_the_record_is_refused(self):
-        rows = [*self.rows(3.0), {"batch": 4, "plain": 9.0, "checkpointed": 3.0}]
-        refused(
-            "by-batch: the records do not hold this figure",
-            "by-batch",
-            "Title",
-            self.columns(),
-            rows,
-            kind="traced",
-            call=table,
-        )
+    @pytest.mark.parametrize(
+        ("change", "what"),
+        [
+            (lambda columns, rows: rows.append({"batch": 4, "plain": 9.0, "checkpointed": 3.0}), "row 3, batch: this run gives 4, test-machine.json of "),
+            (lambda columns, rows: rows.pop(), "row 2, batch: this run gives no such cell, test-machine.json of "),
+            (lambda columns, rows: columns.pop("plain"), "row 1, plain: this run gives no such cell, test-machine.json of "),
+            (lambda columns, rows: rows[0].update(plain=None), "row 1, plain: this run gives nothing, test-machine.json of "),
+            (lambda columns, rows: rows[0].update(plain="three"), "row 1, plain: this run gives three, test-machine.json of "),
+            (lambda columns, rows: rows.reverse(), "row 1, batch: this run gives 2, test-machine.json of "),
+        ],
+    )  # fmt: skip
+    def test_a_table_with_other_rows_columns_or_words_than_the_record_is_refused(self, change, what):
+        columns, rows = self.columns(), self.rows(3.0)
+        change(columns, rows)
+        refused(f"by-batch, {what}", "by-batch", "Title", columns, rows, kind="traced", call=table)
 
     def test_a_broken_record_is_named(self):
         self.repository.record.write_text("{")

@@ -256,6 +256,33 @@ def test_two_claims_of_one_name_in_the_source_fail_the_run_and_lose_nothing(repo
     assert repository.files() == before
 
 
+def test_a_source_that_is_not_utf_8_is_named_with_its_line(repository):
+    line = line_with(repository.source, "A notebook of the tests")
+    content = repository.source.read_bytes().replace(b"A notebook of", "Ein Notizbuch für".encode("latin-1"))
+    repository.source.write_bytes(content)
+    with pytest.raises(Problem, match=rf"tiny\.py:{line}: not UTF-8 text .* Fix: save it as UTF-8"):
+        notebooks.check("tiny")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda opened: opened.pop("notebook"), r"start\(\): 'notebook' is a required property"),
+        (lambda opened: opened["machine"].pop("name"), r"start\(\)/machine: 'name' is a required property"),
+        (lambda opened: opened.update(machine="mine"), r"start\(\)/machine: 'mine' is not of type 'object'"),
+    ],
+)
+def test_a_run_that_was_opened_and_does_not_say_where_is_named(repository, change, what):
+    def change_start(notebook):
+        mime = claims.MIME["start"]
+        (output,) = [one for cell in notebook.cells for one in cell.get("outputs", []) if mime in one.get("data", {})]
+        change(output["data"][mime])
+
+    change_notebook(repository, change_start)
+    (problem,) = repository.notebook_problems()
+    assert re.fullmatch(rf"{repository.notebook}: {what}\. Fix: {RECORD_AGAIN}", problem)
+
+
 def test_a_missing_record_is_named(repository):
     repository.record.unlink()
     assert repository.notebook_problems() == [
@@ -266,6 +293,11 @@ def test_a_missing_record_is_named(repository):
 def test_a_notebook_that_opens_no_run_is_told_how(repository):
     repository.edit(repository.source, 'start("tiny")\n', "")
     before = repository.files()
+    with pytest.raises(claims.ClaimError, match="claim peak-memory stands before its run is opened"):
+        notebooks.record("tiny", say=print)
+    text = repository.source.read_text()
+    repository.source.write_text(text[: text.index("# %%\npeak")])  # no claim is left
+    before[repository.source.as_posix()] = repository.source.read_bytes()
     with pytest.raises(
         Problem, match=r'tiny\.py: the notebook opens no run. Fix: call start\("tiny"\) in a cell of its own'
     ):

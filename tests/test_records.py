@@ -75,8 +75,8 @@ def test_json_that_is_no_record_is_refused(repository, text):
         ('"kind": "traced"', '"kind": "cited"', "claim peak-memory: a cited figure needs a source", '"value": 12.5'),
         ('"repeats": 5', '"repeat": 5', "claims/step-speed/spread: 'repeats' is a required property", '"spread"'),
         ('"peak-memory"', '"Peak memory"', "'Peak memory' does not match", '"claims"'),
-        ('"schema": 2', '"schema": 0', "schema: 2 was expected", '"schema"'),
-        ('"schema": 2', '"schema": "1"', "schema: 2 was expected", '"schema"'),
+        ('"schema": 3', '"schema": 0', "schema: 3 was expected", '"schema"'),
+        ('"schema": 3', '"schema": "1"', "schema: 3 was expected", '"schema"'),
         ('"label": "Test machine"', '"label": null', "machine/label: None is not of type 'string'", '"label"'),
     ],
 )  # fmt: skip
@@ -87,9 +87,9 @@ def test_a_record_of_another_schema_is_refused_at_the_line(repository, old, new,
 
 
 def test_a_record_of_a_newer_schema_asks_for_a_newer_version(repository):
-    line = repository.edit(repository.record, '"schema": 2', '"schema": 3')
+    line = repository.edit(repository.record, '"schema": 3', '"schema": 4')
     fix = "update the project (`git pull`), or make the record again with this version"
-    refused(repository, "the record has schema 3, this version reads up to 2", line, fix)
+    refused(repository, "the record has schema 4, this version reads up to 3", line, fix)
 
 
 def test_a_record_from_the_future_is_refused(repository):
