@@ -65,12 +65,17 @@ OPTIMIZERS = {
     "sgd_momentum": lambda parameters: torch.optim.SGD(parameters, momentum=0.9, foreach=False),
 }
 
-# What CUDA's autocast runs in fp32 and the CPU's does not: https://docs.pytorch.org/docs/stable/amp.html
+# What CUDA's autocast runs in fp32, by the names in ATen/autocast_mode.h, and what else Python calls it. The CPU's leaves
+# most of it in 16 bits.
 # fmt: off
 FP32_UNDER_CUDA_AUTOCAST = {
-    "layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "nll_loss", "mse_loss",
-    "binary_cross_entropy_with_logits", "exp", "log", "pow", "rsqrt", "reciprocal", "softplus", "sum", "prod",
-    "cumsum", "cumprod", "norm", "logsumexp", "__pow__", "__rpow__",
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh", "tan",
+    "pow", "__pow__", "__rpow__", "softplus", "layer_norm", "native_layer_norm", "rms_norm", "group_norm", "norm",
+    "frobenius_norm", "nuclear_norm", "linalg_vector_norm", "linalg_matrix_norm", "vector_norm", "matrix_norm", "renorm",
+    "cosine_similarity", "dist", "pdist", "cdist", "cross_entropy", "nll_loss", "nll_loss2d", "poisson_nll_loss", "mse_loss",
+    "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss",
+    "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "binary_cross_entropy_with_logits",
+    "softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod", "logsumexp", "interpolate",
 }
 # fmt: on
 ATTENTION_KERNELS = {
@@ -105,7 +110,7 @@ class Trace:
 class GpuOperators(TorchFunctionMode):
     """Calls, on CPU-labelled tensors, the operators that a CUDA device would run.
 
-    `attention`: "auto" chooses as CUDA does for the given dtype and mask (flash for 16-bit without a mask, else the
+    `attention`: "auto" chooses as CUDA does (flash for 16 bits without a mask and heads of one size up to 256, else the
     memory-efficient kernel, or math where heads are grouped); "flash" and "efficient" force one.
     """
 
@@ -121,6 +126,11 @@ class GpuOperators(TorchFunctionMode):
             return self._attention(*args, **kwargs)
         if func is F.dropout:
             return _fused_dropout(*args, **kwargs)
+        if func is F.multi_head_attention_forward:  # no mode sees what it calls
+            raise NotImplementedError(
+                "nn.MultiheadAttention chooses its kernels out of sight, and they would be the CPU's: trace a model that "
+                "calls scaled_dot_product_attention"
+            )
         if func is torch.Tensor.backward and not any(kwargs.values()):
             return self._backward(args[0])
         if getattr(func, "__name__", "") in FP32_UNDER_CUDA_AUTOCAST and torch.is_autocast_enabled("cpu"):
@@ -140,10 +150,12 @@ class GpuOperators(TorchFunctionMode):
         if torch.is_autocast_enabled("cpu"):
             dtype = torch.get_autocast_dtype("cpu")
             query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
-        half = query.dtype in (torch.float16, torch.bfloat16)
         kernel = self.attention
         if kernel == "auto":
-            kernel = "flash" if half and attn_mask is None else "math" if enable_gqa else "efficient"
+            half = query.dtype in (torch.float16, torch.bfloat16)
+            head_size = query.size(-1)
+            fits = half and attn_mask is None and head_size <= 256 and head_size == key.size(-1) == value.size(-1)
+            kernel = "flash" if fits else "math" if enable_gqa else "efficient"
         if kernel == "math":  # torch 2.13: "GQA works only for Flash_attention and math kernel on CUDA tensor"
             return aten._scaled_dot_product_attention_math(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True

@@ -52,6 +52,14 @@ SAMPLES = """() => {
   }
   return kinds.size
 }"""
+ONLY_WHAT_IS_LOOKED_AT = """looked_at => {
+  const kept = new Set()
+  for (let element of document.querySelectorAll(looked_at)) for (; element; element = element.parentElement) kept.add(element)
+  const inside = looked_at.split(",").map(one => `${one} *`).join()
+  for (const element of document.querySelectorAll("body *")) {
+    if (!kept.has(element) && kept.has(element.parentElement) && !element.matches(inside)) element.replaceChildren()
+  }
+}"""
 LOOK = "[innerWidth, getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)]"
 SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
 
@@ -90,19 +98,27 @@ def samples(tab):
     return tab.evaluate(SAMPLES)
 
 
-def wrong(tab, *include):
+def wrong(tab):
     """What axe finds, with the contrast of each kind of text. `make audit` looks at that of each element."""
     samples(tab)
-    return violations(tab, include=include, contrast="[data-sample]")
+    return violations(tab, contrast="[data-sample]")
+
+
+def wrong_in_the_second_look(tab):
+    """What axe finds in what differs from the first look: the colours, and what a phone hides. The rest of the page is
+    emptied, since axe looks through every element of it whatever it is asked about."""
+    samples(tab)
+    looked_at = ["[data-sample]", *AROUND]
+    tab.evaluate(ONLY_WHAT_IS_LOOKED_AT, ",".join(looked_at))
+    return violations(tab, include=looked_at, contrast="[data-sample]")
 
 
 def both_looks(tab):
-    """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. The second look is at
-    what differs from the first: the colours, and what a phone hides. Code is plain text to both: its words are half of a
-    page's elements, of a dozen colours, and have a test of their own."""
+    """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code. Code is plain text to
+    both looks: its words are half of a page's elements, of a dozen colours, and have a test of their own."""
     width, kinds = tab.evaluate(WIDTH), set(tab.evaluate(KINDS_OF_WORDS, CODE))
     tab.evaluate(PLAIN_TEXT, CODE)
-    looks = phone_and_desk(tab, lambda tab: wrong(tab, "html"), lambda tab: wrong(tab, "[data-sample]", *AROUND))
+    looks = phone_and_desk(tab, wrong, wrong_in_the_second_look)
     return width, *looks, kinds
 
 
@@ -182,11 +198,24 @@ def test_of_each_kind_of_text_three_elements_stand_for_all():
     tab.set_content(
         f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{"<p>black on white</p>" * 9}{grey}</main>'
     )
-    kinds, found = samples(tab), wrong(tab, "html")
+    kinds, found = samples(tab), wrong(tab)
     marked = tab.locator("[data-sample]").count()
     tab.close()
     assert (kinds, marked) == (3, 1 + 3 + 1)
     assert len(found) == 1 and "color-contrast" in found[0]
+
+
+def test_what_the_second_look_leaves_out_hides_no_colour_and_nothing_around_the_page():
+    """Of nine paragraphs that are alike six are emptied; a grey that is only there in the dark is found, and a nameless link."""
+    tab = browser().new_page(viewport=DESKTOP, color_scheme="dark")
+    style = "<style>@media (prefers-color-scheme: dark) { .last { color: #999; background: #aaa } }</style>"
+    text = f"{'<p>black on white</p>' * 9}<div><p class=last>grey</p></div>"
+    around = '<div class="md-header"><a href="#"><img src="x.png" alt=""></a></div>'
+    tab.set_content(f'<html lang="en"><title>Wrong</title>{style}{around}<main><h1>Wrong</h1>{text}</main>')
+    found = wrong_in_the_second_look(tab)
+    left = tab.evaluate("[...document.querySelectorAll('main p')].filter(text => text.innerText).length")
+    tab.close()
+    assert left == 3 + 1 and sorted(problem.split()[0] for problem in found) == ["color-contrast", "link-name"]
 
 
 def test_axe_does_find_what_is_wrong():

@@ -1,10 +1,13 @@
 """The tracer: its bytes are those of real tensors, its operators those of a GPU, at full size in seconds."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode, _CacheKeyState
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
@@ -180,6 +183,23 @@ def test_attention_runs_the_kernel_that_cuda_would_choose(config, dtype, kernel)
     assert attention_operators(config, dtype) == {kernel, f"{kernel}_backward"}
 
 
+@pytest.mark.parametrize(
+    ("head_sizes", "kernel"),
+    [((64, 64), "flash"), ((256, 256), "flash"), ((288, 288), "efficient"), ((192, 128), "efficient")],
+)
+def test_heads_that_are_wide_or_of_two_sizes_run_the_memory_efficient_kernel(head_sizes, kernel):
+    size, value_size = head_sizes
+    with fake(), GpuOperators(), Operators() as operators:
+        query, value = (torch.ones(1, 2, 16, width, dtype=torch.bfloat16) for width in (size, value_size))
+        F.scaled_dot_product_attention(query, query, value)
+    assert f"_scaled_dot_product_{kernel}_attention" in operators.seen
+
+
+def test_an_attention_whose_kernel_nobody_sees_is_an_error():
+    with fake(), GpuOperators(), pytest.raises(NotImplementedError, match="nn.MultiheadAttention .* out of sight"):
+        torch.nn.MultiheadAttention(16, 2)(*3 * [torch.ones(4, 1, 16)])
+
+
 def test_in_fp32_grouped_heads_run_the_math_kernel_which_keeps_every_score():
     """Flash takes no fp32, and the memory-efficient kernel no grouped heads."""
     assert (
@@ -222,6 +242,20 @@ def test_autocast_keeps_layer_norms_in_fp32_and_copies_of_the_weights_in_bf16():
         norm = torch.nn.LayerNorm(8)
         assert norm(torch.ones(2, 8, dtype=torch.bfloat16)).dtype == torch.float32
         assert torch.nn.Linear(8, 8)(torch.ones(2, 8)).dtype == torch.bfloat16
+
+
+def test_what_runs_in_fp32_under_autocast_is_the_list_of_the_installed_pytorch():
+    header = Path(torch.__file__).with_name("include").joinpath("ATen", "autocast_mode.h").read_text(encoding="utf-8")
+    lists = re.findall(r"#define AT_FORALL_FP32(?:_SET_OPT_DTYPE)?\(_\)(.*?)\n\n", header, re.S)
+    names = {name for one in lists for name in re.findall(r"_\((\w+)", one) if "upsample" not in name}
+    assert len(lists) == 2 and len(names) > 40
+    assert names <= trace.FP32_UNDER_CUDA_AUTOCAST, sorted(names - trace.FP32_UNDER_CUDA_AUTOCAST)
+    with fake(), GpuOperators(), torch.autocast("cpu", dtype=torch.bfloat16):
+        half = torch.ones(2, 8, dtype=torch.bfloat16)
+        for result in (torch.nn.RMSNorm(8)(half), half.expm1(), F.l1_loss(half, half), torch.linalg.vector_norm(half)):
+            assert result.dtype == torch.float32
+        assert F.interpolate(half[None], scale_factor=2).dtype == torch.float32
+        assert F.gelu(half).dtype == half.cos().dtype == torch.bfloat16
 
 
 def test_checkpointing_computes_the_forward_pass_again_and_keeps_less():
