@@ -268,12 +268,12 @@ speed_claim("pure-bf16-speed", "pure bf16", "with bf16 weights against fp32", 1.
 speed_claim("lora-speed", "LoRA, fp32", "with LoRA of rank 8 against full fine-tuning, fp32", 0.95, 1.8)
 speed_claim("lora-bf16-speed", "LoRA, bf16 autocast", "with LoRA of rank 8 under bf16 autocast against full fine-tuning in fp32", 1.1, 16)
 speed_claim("checkpointing-speed", "checkpointing", "with activation checkpointing against without, fp32", 0.6, 1)
-speed_claim("accumulation-speed", "accumulation, 8 x 1 row", "in 8 micro-batches of one row against one of 8, fp32", 0.4, 1.1)
+speed_claim("accumulation-speed", "accumulation, 8 x 1 row", "in 8 micro-batches of one row against one of 8, fp32", 0.4, 0.95)
 speed_claim("foreach-speed", "AdamW, foreach", "with foreach AdamW against fused AdamW, fp32", 0.5, 1.1)
 speed_claim("adafactor-speed", "Adafactor", "with Adafactor against fused AdamW, fp32", 0.4, 1.1)
 speed_claim("sgd-speed", "SGD", "with SGD without momentum against fused AdamW, fp32", 0.85, 1.4)
-speed_claim("bnb-speed", "8-bit AdamW", "with bitsandbytes' 8-bit AdamW against fused AdamW, fp32", 0.2, 1.05)
-peak_claim("autocast-peak", "bf16 autocast", "bf16 autocast", -20, 30)
+speed_claim("bnb-speed", "8-bit AdamW", "with bitsandbytes' 8-bit AdamW against fused AdamW, fp32", 0.2, 0.9)
+peak_claim("autocast-peak", "bf16 autocast", "bf16 autocast", 1, 10)
 peak_claim("pure-bf16-peak", "pure bf16", "training with bf16 weights", 40, 60)
 peak_claim("lora-peak", "LoRA, fp32", "LoRA of rank 8 in fp32", 20, 70)
 peak_claim("checkpointing-peak", "checkpointing", "activation checkpointing", 5, 60)
@@ -379,7 +379,7 @@ gc.collect()
 # On a CPU with AVX-512, `ONEDNN_MAX_CPU_ISA=AVX512_CORE` forbids oneDNN the bf16 instructions, so that it converts to
 # fp32 and back, as it does on a CPU that has AVX-512 and no bf16. A CPU with AVX2 alone takes another way, without oneDNN,
 # and has to be one. The variable counts at the start of a process: hence a program of its own, with two Transformer
-# layers. The same program serves for the allocators.
+# layers. The same program serves for the allocators, and has an output layer and loss for them.
 
 # %%
 program = Path(tempfile.mkdtemp()) / "step.py"
@@ -393,10 +393,14 @@ layer = torch.nn.TransformerEncoderLayer(384, 6, 1536, dropout=0.0, batch_first=
 model = torch.nn.TransformerEncoder(layer, 2)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 x = torch.randn(8, 64, 384)
-for precision in map(str.strip, sys.stdin):  # a line asks for a step, a line answers with its seconds
+head, hidden, labels = torch.nn.Linear(128, 24_576), torch.randn(512, 128), torch.randint(24_576, (512,))
+for step in map(str.strip, sys.stdin):  # a line asks for a step, a line answers with its seconds
     started = time.process_time()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        loss = model(x).float().square().mean()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=step == "bf16"):
+        if step == "logits":
+            loss = torch.nn.functional.cross_entropy(head(hidden), labels)
+        else:
+            loss = model(x).float().square().mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -405,17 +409,17 @@ for precision in map(str.strip, sys.stdin):  # a line asks for a step, a line an
 
 
 class Child:
-    """A process with these variables, which trains when it is asked to."""
+    """A process with these variables, and no others on memory, which trains when it is asked to."""
 
     def __init__(self, **variables):
-        self.process = subprocess.Popen([sys.executable, program], env={**os.environ, **variables}, text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
+        around = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        self.process = subprocess.Popen([sys.executable, program], env=around | variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def fastest(self, precision, repeats):
+    def fastest(self, step, repeats):
         """Seconds of the fastest of some steps."""
         seconds = []
         for _ in range(repeats):
-            self.process.stdin.write(f"{precision}\n")
+            self.process.stdin.write(f"{step}\n")
             self.process.stdin.flush()
             seconds.append(float(self.process.stdout.readline()))
         return min(seconds)
@@ -445,7 +449,7 @@ claim("avx2-slower", "Time of a training step under bf16 autocast against fp32 o
       because="this CPU has more than AVX2" if "avx2" in FLAGS else "this CPU has no AVX2")
 no_amx = alone("bf16", 6, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16") if FAST == "amx_bf16" else None
 claim("amx-speed", "Speed of a training step under bf16 autocast with AMX against AVX512-BF16 alone, the same layers",
-      no_amx and no_amx / seconds["bf16"], "x", kind="measured", at_least=0.9, at_most=16, because="this CPU has no AMX")
+      no_amx and no_amx / seconds["bf16"], "x", kind="measured", at_least=1.3, at_most=16, because="this CPU has no AMX")
 avx512_bf16 = seconds["bf16"] if FAST == "avx512_bf16" else no_amx
 claim("avx512-bf16-speed", "Speed of a training step under bf16 autocast with AVX512-BF16 and without AMX against fp32, the same layers",
       avx512_bf16 and seconds["fp32"] / avx512_bf16, "x", kind="measured", at_least=0.3, at_most=6, because="this CPU has no AVX512-BF16")
@@ -453,28 +457,35 @@ claim("avx512-bf16-speed", "Speed of a training step under bf16 autocast with AV
 # %% [markdown]
 # ## Allocators
 #
-# The same program, with another `malloc`: a process for each, which take turns, and the fastest step counts.
+# The same program, with another `malloc`, or with glibc's told to keep what is freed: a process for each, which take turns, and
+# the fastest step counts. The layers have no tensor over [32 MiB](https://man7.org/linux/man-pages/man3/mallopt.3.html), above
+# which glibc gives every block back to the system at once; the logits of the output layer are larger.
 
 # %%
 LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
 print(LIBRARIES)
-children = {"glibc": usual} | {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
-PRECISIONS = ("fp32", "bf16") if FAST else ("fp32",)
+GIB = str(2**30)
+children = {"glibc": Child(), "glibc-kept": Child(MALLOC_TRIM_THRESHOLD_=GIB, MALLOC_MMAP_THRESHOLD_=GIB)}
+children |= {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.items() if library}
+STEPS = {"fp32": "fp32, two Transformer layers of width 384", "bf16": "bf16, two Transformer layers of width 384",
+         "logits": "output layer and loss alone, fp32, logits of 48 MiB"}
 best = {}
 for _ in range(4):
     for name, child in children.items():
-        for precision in PRECISIONS:
-            best[name, precision] = min(child.fastest(precision, 4), best.get((name, precision), math.inf))
-for child in children.values():
+        for step in STEPS:
+            if FAST or step != "bf16":
+                best[name, step] = min(child.fastest(step, 4), best.get((name, step), math.inf))
+for child in (usual, *children.values()):
     child.end()
 
-
-for name, library in LIBRARIES.items():
-    for precision in ("fp32", "bf16"):
-        here = name in children and precision in PRECISIONS
-        claim(f"{name.replace('_', '-')}-{precision}", f"Speed of a training step with {library or name} against glibc's malloc, {precision}, two Transformer layers of width 384",
-              best["glibc", precision] / best[name, precision] if here else None, "x", kind="measured", at_least=0.8, at_most=1.8,
-              because=f"{name} is not installed here" if not library else NO_BF16)
+OTHERS = {"glibc-kept": "glibc's malloc told to keep up to 1 GiB of freed memory"} | {name: library or name for name, library in LIBRARIES.items()}
+for name, other in OTHERS.items():
+    for step, what in STEPS.items():
+        against = "its defaults" if name == "glibc-kept" else "glibc's malloc"
+        claim(f"{name.replace('_', '-')}-{step}", f"Speed of a training step with {other} against {against}, {what}",
+              best["glibc", step] / best[name, step] if (name, step) in best else None, "x", kind="measured",
+              at_least=1.2 if step == "logits" and name != "jemalloc" else 0.8, at_most=6 if step == "logits" else 1.8,
+              because=NO_BF16 if name in children else f"{name} is not installed here")
 
 # %% [markdown]
 # ## Threads
@@ -513,7 +524,7 @@ claim("threads-speed", f"Speed of a training step on all {CORES} cores against o
 claim("threads-small", f"Speed of a training step on all {CORES} cores against one, 8 micro-batches of 64 tokens, wall time",
       None if WHY else best["small", "one"] / best["small", "cores"], "x", kind="measured", at_least=0.5, at_most=1.1 * CORES, because=WHY)
 claim("threads-too-many", f"Speed of a training step with {2 * CORES} threads on {CORES} cores against {CORES} threads, wall time",
-      None if WHY else best["training", "cores"] / best["training", "twice"], "x", kind="measured", at_least=0.01, at_most=1.1, because=WHY)
+      None if WHY else best["training", "cores"] / best["training", "twice"], "x", kind="measured", at_least=0.01, at_most=0.95, because=WHY)
 
 # %% [markdown]
 # ## Attention
@@ -544,7 +555,7 @@ for length in (256, 2048):
 table("attention", "Attention forward and backward, 6 heads of size 64, causal, fp32, one thread",
       {"length": "Tokens", "speed": "Speed of flash against math, x", "flash": "Peak with flash, MiB", "math": "Peak with math, MiB"}, rows, kind="measured")
 claim("flash-speed", "Speed of attention, forward and backward, by the CPU's flash kernel against the math kernel, 6 heads, causal, 2,048 tokens, fp32",
-      rows[-1]["speed"], "x", kind="measured", at_least=0.9, at_most=20)
+      rows[-1]["speed"], "x", kind="measured", at_least=1.2, at_most=20)
 claim("flash-memory", "Peak memory of it, the math kernel against flash, 2,048 tokens",
       rows[-1]["math"] / rows[-1]["flash"], "x", kind="measured", at_least=5, at_most=100)
 
@@ -556,16 +567,15 @@ claim("flash-memory", "Peak memory of it, the math kernel against flash, 2,048 t
 # rare. Here all of them are: the worst case.
 
 # %%
-weights = torch.nn.Parameter(torch.ones(2_000_000))
-weights.grad = torch.zeros_like(weights)
-optimizer = torch.optim.AdamW([weights], lr=1e-4, fused=True)
-optimizer.step()
-
-
 def adamw_step(first_moment, flush=False):
+    weights = torch.nn.Parameter(torch.ones(2_000_000))
+    weights.grad = torch.zeros_like(weights)
+    optimizer = torch.optim.AdamW([weights], lr=1e-4, fused=True)
+    optimizer.step()
+    optimizer.state[weights]["exp_avg"].fill_(first_moment)  # in 8 steps it shrinks to less than a half, and is what it was
+
     def step():
         torch.set_flush_denormal(flush)
-        optimizer.state[weights]["exp_avg"].fill_(first_moment)
         optimizer.step()
         torch.set_flush_denormal(False)
 
@@ -574,9 +584,9 @@ def adamw_step(first_moment, flush=False):
 
 timings = interleaved({"normal": adamw_step(1e-20), "denormal": adamw_step(1e-40), "flushed": adamw_step(1e-40, True)}, repeats=7)
 claim("denormal-slower", "Time of fused AdamW's step when every first moment is a denormal, against normal numbers",
-      timings["denormal"].best / timings["normal"].best, "x", kind="measured", at_least=0.9, at_most=200, spread=timings["denormal"].spread)
+      timings["denormal"].best / timings["normal"].best, "x", kind="measured", at_least=1.2, at_most=200, spread=timings["denormal"].spread)
 claim("denormal-flushed", "Speed of that step after torch.set_flush_denormal(True)",
-      timings["denormal"].best / timings["flushed"].best if torch.set_flush_denormal(False) else None, "x", kind="measured", at_least=0.9, at_most=200,
+      timings["denormal"].best / timings["flushed"].best if torch.set_flush_denormal(False) else None, "x", kind="measured", at_least=1.2, at_most=200,
       because="this CPU cannot flush denormals")
 
 # %%

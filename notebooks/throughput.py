@@ -496,7 +496,7 @@ claim("longest-speed", "Training speed per real token, batches of 8 padded to th
 claim("grouped-speed", "Training speed per real token, batches of 8 grouped by length against random batches, both padded to the longest row",
       at_8["longest"] / at_8["grouped"], "x", kind="measured", at_least=1.15, at_most=3)
 claim("flat-speed", "Training speed per real token, padding-free against padded to the longest row, batches of 8, sdpa attention",
-      at_8["longest"] / at_8["flat"], "x", kind="measured", at_least=0.9, at_most=3)
+      at_8["longest"] / at_8["flat"], "x", kind="measured", at_least=1.2, at_most=3)
 claim("flat-speed-large", "Training speed per real token, padding-free against padded to the longest row, a batch of 32, sdpa attention",
       at_32["longest"] / at_32["flat"], "x", kind="measured", at_least=0.3, at_most=3 if GPU else 1.3)
 claim("flat-against-grouped", "Training speed per real token, padding-free against batches grouped by length, batches of 8, sdpa attention",
@@ -516,7 +516,7 @@ batch = [0, 1, 2, 3]
 with torch.no_grad():
     apart, together = model(**{k: v.to(device) for k, v in padded(batch).items()}).loss, model(**{k: v.to(device) for k, v in flat(batch).items()}).loss
 claim("flat-loss", "Relative difference of the loss of a padding-free batch from the padded one, sdpa attention",
-      float(abs(apart - together) / apart), kind="measured", at_most=1e-3 if GPU else 1e-5)
+      float(abs(apart - together) / apart), kind="measured", at_most=1e-4 if GPU else 1e-5)
 
 # %% [markdown]
 # ## What a leak does to a model that is really trained
