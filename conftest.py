@@ -24,11 +24,6 @@ ROOT = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
 os.environ["EVIDENCE_SECONDS"] = "2"  # few repeats show whether a bound holds; where it breaks, again.py asks for all
-for of_glibc in (
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_MMAP_THRESHOLD_",
-):  # keep what is freed: to get it anew from the system, page
-    os.environ.setdefault(of_glibc, str(2**30))  # by page, took a tenth of the CPU time
 os.environ["OMP_WAIT_POLICY"] = "passive"  # workers share the cores: a thread that waits leaves its core to others
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "TEST_FOLDER" not in os.environ:  # what the workers of a run share
