@@ -71,7 +71,7 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
     at_least, at_most: the bound, at least one side of it for whatever a run computed.
     spread: min, max and repeats of a measurement (`Timing.spread`).
     """
-    _check_head(f"claim {name}", kind, source)
+    _check_run_and_kind(f"claim {name}", kind, source)
     if len(sentence) < 10:
         raise ClaimError(f"claim {name}: {sentence!r} is no sentence: say what is claimed, and under which conditions")
     if kind != "cited" and at_least is None and at_most is None:
@@ -113,7 +113,7 @@ def table(name, title, columns, rows, *, kind, source=None):
     columns: {key: header}, with the unit in the header, e.g. {"batch": "Batch size", "peak": "Peak memory, GiB"}.
     rows: a list of {key: value}; None where a cell is not measured.
     """
-    _check_head(f"table {name}", kind, source)
+    _check_run_and_kind(f"table {name}", kind, source)
     if missing := [key for row in rows for key in columns if key not in row]:
         raise ClaimError(f"table {name}: a row lacks {missing[0]!r}")
     cells = [[row[key] for key in columns] for row in rows]
@@ -171,7 +171,7 @@ def _rendered_table(data):
     )
 
 
-def _check_head(what, kind, source):
+def _check_run_and_kind(what, kind, source):
     if not _run["notebook"]:
         raise ClaimError(f"{what} stands before its run is opened: call start() in a cell above")
     if kind not in KINDS:

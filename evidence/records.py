@@ -256,14 +256,14 @@ def find(records, notebook, name, collection="claims"):
 def apart(record, newer):
     """The exact claims and tables that `record` does not share with a newer one: [(line, name, place, figure, figure there)]."""
     found = [
-        (collection, name, apart)
+        (collection, name, unlike)
         for collection in ("claims", "tables")
         for name, entry in record.data[collection].items()
         if (other := newer.data[collection].get(name)) and {entry["kind"], other["kind"]} <= set(EXACT)
-        if (apart := difference(entry, other))
+        if (unlike := difference(entry, other))
     ]
     text = record.path.read_text(encoding="utf-8") if found else ""
-    return [(_line(text, (collection, name)), name, *apart) for collection, name, apart in found]
+    return [(_line(text, (collection, name)), name, *unlike) for collection, name, unlike in found]
 
 
 def difference(entry, other):

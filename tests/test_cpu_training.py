@@ -369,7 +369,7 @@ def test_on_the_xeon_an_allocator_gains_more_in_bf16_and_denormals_cost_more_tha
         assert xeon[name]["value"] == max(values) and values.count(max(values)) == 1, name
 
 
-def test_kept_memory_gains_where_tensors_are_large_and_next_to_nothing_in_two_layers_in_fp32():
+def test_kept_memory_gains_much_where_tensors_are_large_and_little_or_nothing_in_two_layers_in_fp32():
     measured = 0
     for record in records.load_all(ROOT / "results")["cpu_training"]:
         speed = {name: claim["value"] for name, claim in record.data["claims"].items() if "value" in claim}
