@@ -38,7 +38,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit zensical notebooks record verify pair install lock clean
+.PHONY: help serve site check test audit zensical notebooks record verify pair addresses install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -80,6 +80,9 @@ verify: $(RUNNER_READY) ## execute notebooks, compare with the records, write no
 
 pair: $(SITE) ## write the install cell of this version into every notebook
 	@$(BIN)/python -m evidence pair
+
+addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
+	@$(BIN)/python -m evidence addresses
 
 install: $(TEST) $(OWN) ## install everything into .venv
 

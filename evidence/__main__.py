@@ -1,4 +1,4 @@
-"""Command line: check, pair, record, verify, port, audit, zensical. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, record, verify, port, audit, zensical. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import socket
@@ -19,6 +19,7 @@ def main(arguments=None):
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
     commands.add_parser("pair", help="write the install cell of this version into every notebook")
+    commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
     for name, text in (
         ("record", "execute notebooks with this python; write .ipynb and record"),
         ("verify", "execute notebooks and compare every traced and derived figure with its record; write nothing"),
@@ -37,6 +38,7 @@ def main(arguments=None):
         run = {
             "check": check,
             "pair": pair,
+            "addresses": add_addresses,
             "record": record,
             "verify": verify,
             "port": port,
@@ -50,9 +52,9 @@ def main(arguments=None):
 
 
 def check(asked):
-    from . import lint, redirects
+    from . import addresses, lint, redirects
 
-    problems = [*lint.check(), *redirects.check(), *notebooks.strays(), *changes.check()]
+    problems = [*lint.check(), *redirects.check(), *addresses.check(), *notebooks.strays(), *changes.check()]
     for name in notebooks.names():
         problems += notebooks.check(name)
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
@@ -69,6 +71,13 @@ def check(asked):
 
 def pair(asked):
     notebooks.refresh_install_cells()
+
+
+def add_addresses(asked):
+    from . import addresses
+
+    for address in addresses.add():
+        print(f"added {address}")
 
 
 def record(asked):

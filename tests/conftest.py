@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from evidence import claims, lint, machine, notebooks, records
+from evidence import addresses, claims, lint, machine, notebooks, records
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINE = {"name": "test-machine", "label": "Test machine", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0}
@@ -155,4 +155,5 @@ def repository(tmp_path, monkeypatch, machine_of_the_tests):
     made.snippet.write_text(SNIPPET)
     notebooks.record("tiny", say=lambda text: None)
     assert records.load(made.record)
+    addresses.add()
     return made

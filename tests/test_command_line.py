@@ -182,4 +182,4 @@ class TestPort:
 def test_an_unknown_command_lists_the_known(capsys, arguments):
     with pytest.raises(SystemExit):
         main(arguments)
-    assert "{check,pair,record,verify,port,audit,zensical}" in capsys.readouterr().err
+    assert "{check,pair,addresses,record,verify,port,audit,zensical}" in capsys.readouterr().err

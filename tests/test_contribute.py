@@ -1,11 +1,13 @@
 """docs/contribute.md and CONTRIBUTING.md: what they tell a contributor to do works."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import evidence
 from evidence import notebooks, records
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,3 +68,15 @@ def test_contributing_and_the_page_state_the_same_rule():
     rule = "Who claims that A is better than B brings a reproducible benchmark, or a link to the source."
     for path in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "contribute.md"):
         assert rule in path.read_text(), path.name
+
+
+def test_each_module_of_evidence_imports_only_those_before_it_in_the_line_that_its_docstring_gives():
+    line = evidence.__doc__.split("before it:")[1].split(".\n")[0].replace("\n", " ")
+    order = [name.strip() for name in line.split(",")]
+    modules = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "evidence").glob("*.py")}
+    assert sorted(order) == sorted(set(modules) - {"__init__", "site"})
+    for name, module in modules.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                for used in [node.module] if node.module else [alias.name for alias in node.names]:
+                    assert order.index(used) < order.index(name), f"{name} imports {used}"
