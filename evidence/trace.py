@@ -26,7 +26,10 @@ from torch._subclasses.fake_tensor import (
     _DISPATCH_META_HANDLERS,
     FakeTensor,
     FakeTensorMode,
-    in_kernel_invocation_manager,
+    _BypassDispatchCache,
+    _CacheKeyState,
+    _DispatchCacheValidEntry,
+    disable_fake_tensor_cache,
 )
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
@@ -55,6 +58,7 @@ if aten._grouped_mm not in flop_registry:  # the experts of a mixture; torch 2.1
 
 
 PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device}  # arguments of operators that are their own key
+NO_SYMBOLS = _CacheKeyState(None)  # every size is a number
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
 
 OPTIMIZERS = {
@@ -345,6 +349,7 @@ class _Fake(FakeTensorMode):
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
         self._attributes = {}  # of a new tensor, by device
+        self._known = {}  # what PyTorch keeps of an operator's result, by a key that is shorter than its own
         allowed = self._allow_unsafe_data_ptr_access
         self._on_access = (
             torch._C._set_warn_deprecated_on_mutable_data_ptr if allowed else torch._C._set_throw_on_mutable_data_ptr
@@ -359,13 +364,38 @@ class _Fake(FakeTensorMode):
             return self.dispatch(func, types, args, kwargs or {})
         return self._cached_dispatch_impl(func, types, args, kwargs or {})
 
+    def _cached_dispatch_impl(self, func, types, args, kwargs):
+        key = [func, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
+        try:
+            self._prep_args_for_hash(key, args, NO_SYMBOLS, [])
+            if kwargs:
+                self._prep_args_for_hash(key, kwargs, NO_SYMBOLS, [])
+        except _BypassDispatchCache:
+            return super()._cached_dispatch_impl(func, types, args, kwargs)
+        key = tuple(key)
+        entry = self._known.get(key)
+        if entry is None:
+            output = super()._cached_dispatch_impl(func, types, args, kwargs)
+            entry = FakeTensorMode.cache.get(self._cache_key(NO_SYMBOLS, func, args, kwargs))
+            if type(entry) is _DispatchCacheValidEntry:
+                self._known[key] = entry
+            return output
+        output = self._output_from_cache_entry(NO_SYMBOLS, entry, None, func, args)
+        FakeTensorMode.cache_hits += 1
+        if self.cache_crosscheck_enabled:
+            with disable_fake_tensor_cache(self):
+                self._crosscheck_cache_output(output, func, types, args, kwargs)
+        return output
+
     def _get_output_tensor_from_cache_entry(self, state, entry, key, func, args):
         kept = entry.metadata
-        if kept is None or entry.inplace_idx is not None or kept.is_conj or kept.is_neg:
+        if entry.inplace_idx is not None:
+            return args[entry.inplace_idx]
+        if kept is None or kept.is_conj or kept.is_neg:
             return super()._get_output_tensor_from_cache_entry(state, entry, key, func, args)
         is_view = isinstance(func, torch._ops.OpOverload) and func.is_view
         storage = args[entry.view_idx].untyped_storage() if is_view else None
-        with in_kernel_invocation_manager(self):
+        with torch._C._DisableTorchDispatch():
             sizes = kept.shape, kept.stride
             data = torch.empty_strided(*sizes, dtype=kept.dtype, device="meta", requires_grad=kept.requires_grad)
             if is_view:
@@ -427,6 +457,7 @@ def training_step(
     attention: "auto", "flash" or "efficient" for PyTorch's fused kernels, "eager" for the one that writes all scores.
 
     Every sequence has its full length: no padding, no packing. The optimizer's state exists before the step, as it does from the second step of a real run on.
+    A third micro-batch, and each later one, begins with the same tensors as the second and does the same: it is not run, its FLOPs are those of the second.
     """
     if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r}: choose one of {', '.join(OPTIMIZERS)}, or pass a function")
@@ -442,12 +473,15 @@ def training_step(
         batch = language_batch(model, batch_size, sequence_length)
         result = Trace(parameters=sum(p.numel() for p in model.parameters()))
         with Tracker(model, optimizer, batch) as tracker:
-            for _ in range(accumulation):
+            for _ in range(min(accumulation, 2)):
+                before = tracker.flops.copy()
                 with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
                     loss = model(**batch).loss
                 result.after_forward = tracker.snapshot()
                 (loss / accumulation).backward()
                 del loss
+            for kind, flops in (tracker.flops - before).items():  # of the second micro-batch, for those that are left
+                tracker.flops[kind] += max(0, accumulation - 2) * flops
             optimizer.step()
             optimizer.zero_grad()
     result.peak, result.peak_by_category = tracker.peak, _in_order(tracker.peak_by_category)

@@ -53,7 +53,7 @@ def real_step(model_class, config, batch_size, length, *, dtype=torch.float32, c
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    "options", [{}, {"checkpointing": True}, {"accumulation": 3}, {"dtype": torch.bfloat16}], ids=str
+    "options", [{}, {"checkpointing": True}, {"accumulation": 4}, {"dtype": torch.bfloat16}], ids=str
 )
 def test_traced_bytes_and_flops_equal_those_of_real_tensors(model, options):
     real, real_after_forward = real_step(*MODELS[model], 2, 48, **options)
