@@ -23,7 +23,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 INSTALL = (
     "`apt-get install chromium` (Debian), `.venv/bin/python -m playwright install chromium`, or CHROMIUM=/path/to/it"
 )
-AXE = Path("tests/axe-core/axe.min.js")
+AXE = Path(__file__).resolve().parent.parent / "tests" / "axe-core" / "axe.min.js"
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 LOOKS = [
     (name, size, scheme) for name, size in (("phone", PHONE), ("desktop", DESKTOP)) for scheme in ("light", "dark")
@@ -149,28 +149,38 @@ def chromium():
 class Visit:
     """What one first visit of a page fetched: {path: bytes}, the hosts it asked, and what the console said.
 
-    look: a function of the open tab; what it returns is `seen`.
+    look: a function of the open tab; what it returns is `seen`. tab: one that is open already, and forgets first what it has
+    kept; a context of its own would take a process of its own.
     """
 
-    def __init__(self, browser, host, page, look=None, **context):
+    def __init__(self, browser, host, page, look=None, tab=None, **context):
         self.page, self.hosts, self.messages = page, set(), []
+        opened = tab or browser.new_page(**{"viewport": PHONE, **context})
+        if tab:
+            _forget(tab, host)
         host.served.clear()
-        opened = browser.new_context(**{"viewport": PHONE, **context})
         own = {"", urlsplit(host.origin).netloc}
-        opened.on("request", lambda request: self.hosts.update({urlsplit(request.url).netloc} - own))
-        tab = opened.new_page()
-        tab.on("console", lambda message: self.messages.append(message.text))
-        tab.on("pageerror", lambda error: self.messages.append(str(error)))
-        tab.goto(host.address + page, wait_until="networkidle")
-        icon = tab.locator("link[rel~=icon]").first.get_attribute("href")
-        address = tab.evaluate("link => new URL(link, document.baseURI).href", icon)
+        heard = [
+            (opened.context, "request", lambda request: self.hosts.update({urlsplit(request.url).netloc} - own)),
+            (opened, "console", lambda message: self.messages.append(message.text)),
+            (opened, "pageerror", lambda error: self.messages.append(str(error))),
+        ]
+        for source, event, listener in heard:
+            source.on(event, listener)
+        opened.goto(host.address + page)
+        self.seen = look(opened) if look else None
+        opened.wait_for_load_state("networkidle")  # after a look, which takes longer than that
+        icon = opened.locator("link[rel~=icon]").first.get_attribute("href")
+        address = opened.evaluate("link => new URL(link, document.baseURI).href", icon)
         if urlsplit(address).path.removeprefix(host.path) not in dict(
             host.served
         ):  # which no page without a window asks for
             urlopen(Request(address, headers={"Accept-Encoding": "gzip"})).read()
         self.fetched = dict(host.served)
-        self.seen = look(tab) if look else None
-        opened.close()
+        for source, event, listener in heard:
+            source.remove_listener(event, listener)
+        if not tab:
+            opened.close()
 
     @property
     def figures(self):
@@ -180,6 +190,16 @@ class Visit:
     @property
     def weight(self):
         return sum(self.fetched.values()) - sum(self.figures.values())
+
+
+def _forget(tab, host):
+    """Leaves a tab without anything that a page of the host has stored there: the next visit is a first one."""
+    session = tab.context.new_cdp_session(tab)
+    session.send("Network.clearBrowserCache")
+    session.send("Storage.clearDataForOrigin", {"origin": host.origin, "storageTypes": "all"})
+    session.detach()
+    if tab.url.startswith(host.origin):
+        tab.evaluate("sessionStorage.clear()")
 
 
 def violations(tab, include=("html",), exclude=(), rules=(), contrast="*"):

@@ -3,6 +3,7 @@
 import atexit
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from bs4 import BeautifulSoup
 from evidence.browser import Host, chromium
 
 ROOT = Path(__file__).resolve().parent.parent
+COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
 _open = ExitStack()
 atexit.register(_open.close)
 
@@ -46,15 +48,20 @@ def build(folder, source=ROOT):
 
 
 @cache
+def parsed_file(path):
+    """A page, without the colours of its code: half of the elements, which carry nothing but their class."""
+    return BeautifulSoup(COLOUR.sub(r"\1", path.read_text(encoding="utf-8")), "html.parser")
+
+
 def parsed(page):
     """A page of the built site, by its address below the site's: "" is the overview."""
-    return BeautifulSoup((site() / page / "index.html").read_bytes(), "html.parser")
+    return parsed_file(site() / page / "index.html")
 
 
 def release():
     """Closes the browser and the host, and forgets what was parsed; who asks again gets them again."""
     _open.close()
-    for kept in (parsed, host, browser):
+    for kept in (parsed_file, host, browser):
         kept.cache_clear()
 
 

@@ -1,11 +1,8 @@
 """Around the page: its Markdown twin, llms.txt, the card of a link, the page for a lost reader, the sitemap, versions."""
 
 import json
-import os
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
@@ -15,6 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 from built import ROOT, browser, host, parsed, site
 from test_browser import PAGES, SOURCES, address
+from test_machine_switch import build
 
 from evidence import pages, twins
 from evidence.browser import DESKTOP, PHONE, Host, violations
@@ -170,18 +168,20 @@ def test_the_sitemap_has_the_addresses_of_the_site_below_its_path():
 # Several versions
 
 
-@pytest.fixture(scope="module")
-def versions(tmp_path_factory):
-    """Two versions of the site, laid out as mike does."""
-    folder = tmp_path_factory.mktemp("versions")
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder / "0.1"],
-        cwd=ROOT,
-        env={**os.environ, "MIKE_DOCS_VERSION": "0.1", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
+VERSIONS = {}  # once for all tests: they only read them
+
+
+@pytest.fixture
+def versions(request, tmp_path_factory):
+    if not VERSIONS:
+        request.getfixturevalue("repository")
+        VERSIONS["folder"] = two_versions(tmp_path_factory.mktemp("versions"))
+    return VERSIONS["folder"]
+
+
+def two_versions(folder):
+    """Two versions of the small site, laid out as mike does: what tells them apart comes from the theme, on every page."""
+    build(folder / "0.1", MIKE_DOCS_VERSION="0.1")
     (folder / "0.2").symlink_to("0.1")
     (folder / "latest").symlink_to("0.1")
     (folder / "versions.json").write_text(
@@ -201,20 +201,20 @@ def test_a_reader_of_an_older_version_is_told_and_can_choose(versions, version, 
     with Host(versions) as several:
         context = browser().new_context(viewport=PHONE)
         tab = context.new_page()
-        tab.goto(f"{several.address}{version}/training/one-gpu/", wait_until="networkidle")
+        tab.goto(f"{several.address}{version}/notebooks/tiny/")
         tab.locator(".versions option").first.wait_for(state="attached")  # the list of versions comes after the page
         assert tab.locator(".versions option").all_inner_texts() == ["0.2", "0.1"]
         assert tab.locator(".outdated").is_visible() == older
         if older:
             assert violations(tab) == []
             tab.locator(".versions").select_option(label="0.2")
-            tab.wait_for_url("**/latest/training/one-gpu/")
+            tab.wait_for_url("**/latest/notebooks/tiny/")
         context.close()
 
 
 def test_every_version_names_the_newest_as_the_one_to_be_found(versions):
-    page = BeautifulSoup((versions / "0.1/training/one-gpu/index.html").read_bytes(), "html.parser")
-    assert page.select_one("link[rel=canonical]")["href"].endswith("/latest/training/one-gpu/")
+    page = BeautifulSoup((versions / "0.1/notebooks/tiny/index.html").read_bytes(), "html.parser")
+    assert page.select_one("link[rel=canonical]")["href"].endswith("/latest/notebooks/tiny/")
 
 
 def test_a_site_of_one_version_asks_for_no_others():

@@ -26,31 +26,40 @@ def ledger():
     return BeautifulSoup(ledger_fence("", "ledger", "", {}, page), "html.parser")
 
 
-def test_the_ledger_has_a_row_for_every_claim_of_every_record(ledger, found):
+@pytest.fixture(scope="module")
+def rows(ledger):
+    """{id: row}."""
+    found = ledger.select("tr[id]")
+    by_id = {row["id"]: row for row in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+def test_the_ledger_has_a_row_for_every_claim_of_every_record(rows, found):
     expected = {f"{notebook}-{name}" for notebook, kept in found.items() for r in kept for name in r.data["claims"]}
     assert len(expected) > 50
-    assert {row["id"] for row in ledger.select("tr[id]")} == expected
+    assert rows.keys() == expected
 
 
-def test_each_row_says_value_kind_machine_versions_and_date(ledger, found):
+def test_each_row_says_value_kind_machine_versions_and_date(rows, found):
     for notebook, kept in found.items():
         newest = kept[0]
         for name, claim in newest.data["claims"].items():
-            cells = [cell.get_text(" ") for cell in ledger.select_one(f"#{notebook}-{name}").select("td")]
+            row = rows[f"{notebook}-{name}"]
+            cells = [cell.get_text(" ") for cell in row.select("td")]
             shown = records.format_value(claim["value"], claim["unit"]) if "value" in claim else claim["because"]
             assert shown in cells[1]
             assert cells[2] == claim["kind"]
             if claim["kind"] == "cited":
-                assert claim["source"] == ledger.select_one(f"#{notebook}-{name}").select("a")[-1]["href"]
+                assert claim["source"] == row.select("a")[-1]["href"]
             else:
                 assert newest.date in cells[3]
                 assert newest.data["machine"]["label"] in cells[3]
                 assert f"torch {newest.data['software']['torch']}" in cells[3]
 
 
-def test_each_row_links_to_the_code_and_to_the_record(ledger):
-    rows = ledger.select("tr[id]")
-    for row in rows:
+def test_each_row_links_to_the_code_and_to_the_record(rows):
+    for row in rows.values():
         links = [link["href"] for link in row.select("a")]
         assert links[0].startswith("../../notebooks/") and "#claim-" in links[0]
         assert links[1].startswith("../../results/") or links[1].startswith("https://")

@@ -117,8 +117,8 @@ class TestThePage:
 # In the browser
 
 
-def build(folder):
-    """The small repository of the tests as a site: our theme, assets, hook and settings, and one page of its own."""
+def make_site():
+    """Gives the small repository of the tests our theme, assets, hook and settings: a site with one page of its own."""
     for name in ("evidence", "theme"):
         if not os.path.lexists(name):
             os.symlink(ROOT / name, name)
@@ -129,9 +129,13 @@ def build(folder):
     assert found == 1
     with open("mkdocs.yml", "w", encoding="utf-8") as file:
         file.write(settings)
+
+
+def build(folder, **environment):
+    make_site()
     run = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder],
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)} | environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -144,8 +148,9 @@ BUILT = {}  # once for all tests: they only read it
 
 
 @pytest.fixture
-def host(two, tmp_path_factory):
+def host(request, tmp_path_factory):
     if not BUILT:
+        two = request.getfixturevalue("two")
         two.page.write_text(PAGE.format(chart=block("chart", **CHART | {"description": "Both rise."})))
         BUILT["site"] = build(tmp_path_factory.mktemp("two") / "site")
     with Host(BUILT["site"]) as host:
