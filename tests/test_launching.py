@@ -191,7 +191,8 @@ def test_ranks_that_do_not_see_the_same_checkpoint_say_so_and_end(tmp_path):
     """Each rank in a folder of its own stands for nodes without a common file system."""
     program = tmp_path / "apart.py"
     program.write_text(
-        f"import os, sys\nsys.path.insert(0, {str(FOLDER)!r})\nfrom train import train\n\nos.chdir(os.environ['RANK'])\ntrain(steps=2)\n"
+        "import os, sys\nimport torch  # what the program imports, for warm.py\n"
+        f"sys.path.insert(0, {str(FOLDER)!r})\nfrom train import train\n\nos.chdir(os.environ['RANK'])\ntrain(steps=2)\n"
     )
     for rank in "01":
         (tmp_path / rank).mkdir()
@@ -395,7 +396,8 @@ for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
 def slurm(stub, tmp_path, srun):
     """The environment of a job of two nodes with one GPU each, and stand-ins for SLURM's commands."""
     (tmp_path / "venv" / "bin").mkdir(parents=True)
-    (tmp_path / "venv" / "bin" / "activate").write_text("")
+    # The home of the ranks is that of the other tests' ranks, for warm.py.
+    (tmp_path / "venv" / "bin" / "activate").write_text(f"HOME={shlex.quote(os.environ['HOME'])}")
     shutil.copy(TRAIN, tmp_path)
     stub("scontrol", '[[ $1 == show ]] && printf "localhost\\nother\\n" || echo "scontrol $*"')
     environment = stub("srun", srun.strip())
@@ -706,8 +708,9 @@ def test_a_restarted_rank_finds_the_store_of_the_attempt_before_unless_the_store
 
 def test_when_a_node_goes_the_job_goes_on_with_the_other_from_the_last_checkpoint(tmp_path):
     shutil.copy(TRAIN, tmp_path)
-    options = {"PORT": str(free_port()), "STEPS": "2000", "LAST_CALL": "1", "ADDRESS": "localhost"}
+    options = {"PORT": str(free_port()), "STEPS": "2000", "ADDRESS": "localhost"}
     options |= {"CHECKPOINT": str(tmp_path / "checkpoint.pt")}
+    options |= {"LAST_CALL": "1,keep_alive_interval=2"}  # in place of 5: a node is gone that has missed three
     first, second = (Job("bash", FOLDER / "elastic_node.sh", n, folder=tmp_path, **options) for n in (0, 1))
     try:
         deadline = time.monotonic() + SECONDS

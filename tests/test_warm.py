@@ -14,6 +14,7 @@ import pytest
 import warm
 
 WARM = os.environ["PYTHON_EXEC"]
+QUICK = "import evidence.notes\n"  # forked as a program with torch is, where no test asks for torch
 forked = pytest.mark.skipif(not warm.CAN_FORK, reason="programs are started as always where there is a GPU or no Linux")
 
 
@@ -41,15 +42,25 @@ def program(tmp_path):
             ["torch", "torch._dynamo"],
             {},
         ),
-        ("from transformers import LlamaForCausalLM\n", ["transformers.modeling_utils"], {}),
         (
-            "from transformers import AutoModel, Trainer\nimport peft\n",
-            ["peft", "transformers.modeling_utils", "transformers.trainer"],
+            "from transformers import LlamaForCausalLM\n",
+            ["torch", "torch._dynamo", "transformers.modeling_utils"],
+            {},
+        ),
+        (
+            "from transformers import Trainer\nimport peft\n",
+            ["peft", "torch", "torch._dynamo", "transformers.modeling_utils", "transformers.trainer"],
             {},
         ),
         ("from transformers import AutoTokenizer\n", [], {}),
         ("from evidence import claims\nfrom evidence.trace import fake\n", ["evidence.trace"], {}),
         ("import os\nos.environ['A'] = 'b'\nimport torch\n", ["torch", "torch._dynamo"], {"A": "b"}),
+        (
+            "import time\nbegan, used = time.time(), time.process_time()\nimport torch\ntook = time.process_time() - used\nimport peft\n",
+            ["peft", "torch", "torch._dynamo"],
+            {},
+        ),
+        ("import time\nbegan = made(time.time())\nimport torch\n", [], {}),
         ("import os\nos.environ['A'] = made()\nimport torch\n", [], {}),  # what comes before an import may change it
         ("import tempfile\ntempfile.tempdir = tempfile.mkdtemp()\nimport torch\n", ["torch", "torch._dynamo"], {}),
         ("import os\nos.chdir('/')\nimport torch\n", [], {}),
@@ -70,6 +81,25 @@ sys.exit(3)
 """)
     options = {"cwd": tmp_path, "env": os.environ | {"RANK": "7"}, "input": "given"}
     assert result(WARM, path, "a", "b c", **options) == result(sys.executable, path, "a", "b c", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "said"), [([], {}, ""), (["-u"], {}, "said"), ([], {"PYTHONUNBUFFERED": "1"}, "said")]
+)
+def test_what_is_printed_waits_in_a_buffer_unless_python_is_told_otherwise(program, options, variables, said):
+    path = program(f"{QUICK}import os\nprint('said', end='')\nos._exit(0)\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | variables
+    for python in (WARM, sys.executable):
+        assert result(python, *options, path, env=environment) == (0, said, "")
+
+
+def test_each_program_reads_how_much_torch_distributed_is_to_check(program):
+    said = "import torch\nprint(torch.distributed.get_debug_level().name)\n"
+    for level in ("DETAIL", "INFO"):
+        given = os.environ | {"TORCH_DISTRIBUTED_DEBUG": level}
+        assert result(WARM, program(said), env=given)[1] == f"{level}\n"
+        setting = f"import os\nos.environ['TORCH_DISTRIBUTED_DEBUG'] = '{level}'\n"
+        assert result(WARM, program(setting + said))[1] == f"{level}\n"
 
 
 def test_each_program_draws_its_own_numbers(program):
@@ -121,7 +151,7 @@ def test_who_asks_first_may_be_killed_with_all_its_children(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()
     warm.commands(folder)
-    path = program("import torch, time\nprint('ready', flush=True)\ntime.sleep(3)\nprint('done')\n")
+    path = program(f"{QUICK}import time\nprint('ready', flush=True)\ntime.sleep(3)\nprint('done')\n")
     first, second = (subprocess.Popen([folder / "python", path], stdout=subprocess.PIPE, text=True) for _ in range(2))
     assert first.stdout.readline() == second.stdout.readline() == "ready\n"
     for process in (*psutil.Process(first.pid).children(recursive=True), first):
@@ -135,7 +165,7 @@ def test_who_asks_and_goes_disturbs_nobody(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()
     warm.commands(folder)
-    path = program("import torch, os\nprint(os.getppid())\n")
+    path = program(f"{QUICK}import os\nprint(os.getppid())\n")
     gone = tmp_path / "gone"
     gone.mkdir()
     waiting = result(str(folder / "python"), path, cwd=gone)[1]
@@ -208,7 +238,7 @@ def test_what_waits_ends_when_its_folder_is_gone(program, tmp_path):
     folder = tmp_path / "warm"
     folder.mkdir()
     warm.commands(folder)
-    path = program("import torch, os\nprint(os.getppid())\n")
+    path = program(f"{QUICK}import os\nprint(os.getppid())\n")
     waiting = int(result(str(folder / "python"), path)[1])
     assert psutil.Process(waiting).cmdline()[2] == "--serve"
     for file in sorted(folder.rglob("*"), reverse=True):

@@ -9,7 +9,7 @@ with something else than imports.
 
 One process waits for each set of imports and each environment (variables, cores, namespaces: what is read at import),
 and ends when nobody has asked for a while or when the tests end. It is forked from one that has imported a part of the
-set, where there is one.
+set: what most programs import waits step by step, torch before transformers, so that no environment imports it twice.
 """
 
 import array
@@ -20,6 +20,7 @@ import fcntl
 import gc
 import hashlib
 import importlib
+import io
 import json
 import os
 import re
@@ -38,19 +39,21 @@ from pathlib import Path
 CAN_FORK = sys.platform == "linux" and not Path("/dev/nvidiactl").exists()  # a GPU's driver does not survive a fork
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # Variables that differ from run to run, and that nobody reads at import: of torchrun and its ranks, of pytest and Jupyter, of
-# the shell, of the programs of our pages. Which GPU to use is asked where there is one, and there nothing is warm.
+# the shell, of the programs of our pages, and those that libraries set in a process of pytest, from where its programs have
+# them. Which GPU to use is asked where there is one, and there nothing is warm. Two more are read again in each fork.
 OF_ONE_RUN = re.compile(
     r"(GROUP_|LOCAL_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|TORCH_NCCL_\w+|GLOO_\w+"
     r"|TORCH_DISABLE_SHARE_RDZV_TCP_STORE|_TORCHINDUCTOR_\w+|TOKENIZERS_PARALLELISM"
     r"|FSDP_\w+|ACCELERATE_USE_FSDP|SLURM_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|PATH|_|SHLVL|(OLD)?PWD"
-    r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL|CUDA_VISIBLE_DEVICES|BNB_CUDA_VERSION"
+    r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL|TORCHINDUCTOR_CACHE_DIR|PYTORCH_NVML_BASED_CUDA_CHECK"
+    r"|CUDA_VISIBLE_DEVICES|BNB_CUDA_VERSION|DS_ACCELERATOR|PYTHONUNBUFFERED|TORCH_DISTRIBUTED_DEBUG"
 )
-LAUNCHER = "torch.distributed.launcher.api"
+TORCHRUN = "torch.distributed.run"
 DYNAMO = "torch._dynamo"  # PyTorch imports it by itself in each process that takes a step of an optimizer
 MODELS = "transformers.modeling_utils"
 TRAINER = "transformers.trainer"  # with accelerate and peft, which set_seed brings too
-READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}  # variables that no import reads
-IDLE = 180  # seconds after which a process that nobody asks ends
+CHAIN = ("torch", DYNAMO, MODELS, TRAINER)  # each brings those before it
+IDLE = 600  # seconds after which a process that nobody asks ends
 HEADER = struct.Struct("!I")
 
 
@@ -58,7 +61,7 @@ def commands(folder):
     """Makes `python` and `torchrun` in `folder`, to be found before others on PATH, and a kernel for notebooks, to be found
     by JUPYTER_PATH. What waits ends when the folder is gone."""
     python = f'exec "{sys.executable}" -I -S "{__file__}" "{folder}" "{sys.executable}"'
-    for name, first in (("python", ""), ("torchrun", "-m torch.distributed.run")):
+    for name, first in (("python", ""), ("torchrun", f"-m {TORCHRUN}")):
         Path(folder, name).write_text(f'#!/bin/sh\n{python} {first} "$@"\n')
         Path(folder, name).chmod(0o755)
     kernel = Path(folder, "kernels", "python3", "kernel.json")
@@ -79,28 +82,44 @@ def head(source):
         if match := re.fullmatch(r"os\.environ\['(\w+)'\] = ('(.*)'|.*)", text):
             if match[3] is not None:
                 variables[match[1]] = match[3]
-            elif match[1] not in READ_LATE:
+            elif not OF_ONE_RUN.fullmatch(match[1]):
                 break
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 modules |= slow(alias.name, [])
         elif isinstance(node, ast.ImportFrom) and not node.level:
             modules |= slow(node.module, [alias.name for alias in node.names])
-        elif not re.match(r"""['"]|logging\.disable|warnings\.simplefilter|tempfile\.tempdir""", text):
+        elif not reads_clocks(node) and not re.match(
+            r"""['"]|logging\.disable|warnings\.simplefilter|tempfile\.tempdir""", text
+        ):
             break  # neither the docstring nor what no import asks for
     return sorted(modules), variables
+
+
+def reads_clocks(node):
+    """Whether a statement names what clocks say, and does nothing else."""
+    if not isinstance(node, ast.Assign) or not re.fullmatch(r"\(?\w+(, \w+)*\)?", ast.unparse(node.targets[0])):
+        return False
+    calls = [part for part in ast.walk(node.value) if isinstance(part, ast.Call)]
+    return bool(calls) and all(re.fullmatch(r"time\.\w+\(\)", ast.unparse(call)) for call in calls)
 
 
 def slow(module, names):
     """The slow modules that importing these names from a module brings."""
     root = module.split(".")[0]
     if root == "transformers":
-        models = any(re.search(r"Model|For[A-Z]", name) for name in names)
-        trainer = any(name.startswith("Train") or name == "set_seed" for name in names)
-        return {name for name, is_needed in ((MODELS, models), (TRAINER, trainer)) if is_needed}
+        if any(name.startswith("Train") or name == "set_seed" for name in names):
+            return up_to(TRAINER)
+        return up_to(MODELS) if any(re.search(r"Model|For[A-Z]", name) for name in names) else set()
     if root == "torch":
-        return {root, DYNAMO}
-    return {root} & {"accelerate", "peft", "deepspeed"} or ({module} if module.startswith("evidence.") else set())
+        return up_to(DYNAMO)
+    if root in ("accelerate", "peft", "deepspeed"):
+        return up_to(DYNAMO) | {root}
+    return {module} if module.startswith("evidence.") else set()
+
+
+def up_to(module):
+    return set(CHAIN[: CHAIN.index(module) + 1])
 
 
 def client(folder, python, arguments):
@@ -137,8 +156,8 @@ def understood(arguments):
         modules, variables = json.loads(os.environ.get("KERNEL_HEAD", "[[], {}]"))
         job |= {"module": rest[1], "arguments": rest[2:], "modules": modules, "variables": variables}
         return job if modules else None
-    if rest[:2] == ["-m", "torch.distributed.run"]:
-        return job | {"module": rest[1], "arguments": rest[2:], "modules": [LAUNCHER], "variables": {}}
+    if rest[:2] == ["-m", TORCHRUN]:
+        return job | {"module": TORCHRUN, "arguments": rest[2:], "modules": ["torch", TORCHRUN], "variables": {}}
     if rest[:1] == ["-c"]:
         job |= {"module": None, "path": "-c", "source": rest[1], "arguments": rest[2:]}
     elif rest and rest[0].endswith(".py") and Path(rest[0]).is_file():
@@ -156,11 +175,16 @@ def connect(folder, python, modules, variables):
     like = {name: value for name, value in (os.environ | variables).items() if not OF_ONE_RUN.fullmatch(name)}
     spaces = [os.stat(f"/proc/self/ns/{space}").st_ino for space in ("mnt", "net", "pid", "user")]
     place = json.dumps([sorted(like.items()), sorted(os.sched_getaffinity(0)), spaces])
+    common, own = [module for module in CHAIN if module in modules], sorted(set(modules) - set(CHAIN))
+    modules = common + own
     address = folder / f"{short(place)}-{short(json.dumps(modules))}"
     with open(f"{address}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # ranks ask together
         if connection := connected(address):
             return connection
+        fewer = common if own else common[:-1]
+        if fewer and (connection := connect(folder, python, fewer, variables)):
+            connection.close()  # it waits now, to be forked from
         Path(f"{address}.modules").write_text(json.dumps(modules), encoding="utf-8")
         read, write = os.pipe()
         if not fork_of_another(address, modules, write):
@@ -311,24 +335,34 @@ def become(job, fds):
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
-    if job["unbuffered"]:
-        sys.stdout.reconfigure(write_through=True)
     os.environ.clear()
-    os.environ.update(job["environment"])
+    os.environ.update(job["environment"] | job["variables"])  # which the program sets before it imports
+    if job["unbuffered"] or os.environ.get("PYTHONUNBUFFERED"):
+        sys.stdout, sys.stderr = (unbuffered(stream) for stream in (sys.stdout, sys.stderr))
     os.chdir(job["cwd"])
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # each rank draws its own numbers, as after an import of its own
     if torch := sys.modules.get("torch"):
         torch.default_generator.seed()
+        torch.distributed.set_debug_level_from_env()
     sys.argv = [job.get("path") or job["module"], *job["arguments"]]
     path = job.get("path", "-c")
     sys.path.insert(0, "" if path == "-c" else str(Path(path).resolve().parent))
 
 
+def unbuffered(stream):
+    raw = io.FileIO(stream.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n", write_through=True)
+
+
 def run(job):
     """Runs the program; returns the exit status that Python would give."""
     try:
-        if job["module"]:
+        if job["module"] == TORCHRUN:
+            # As its command does. It looks at its stack in every step, and a frame of runpy, which has no file, is searched
+            # for in all modules: 0.3 s of CPU time a run.
+            importlib.import_module(TORCHRUN).main()
+        elif job["module"]:
             runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
         else:
             sys.modules["__main__"] = program = types.ModuleType("__main__")
