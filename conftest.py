@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived figure that differs from its record fails
 os.environ["EVIDENCE_SECONDS"] = "2"  # few repeats show whether a bound holds; where it breaks, again.py asks for all
-os.environ["OMP_WAIT_POLICY"] = "passive"  # workers share the cores: a thread that waits leaves its core to others
+os.environ["OMP_WAIT_POLICY"] = "passive"  # workers share the cores: a thread that waits leaves its core to others,
+os.environ["OMP_NUM_THREADS"] = "1"  # and what a second thread does of a small product costs more than it saves
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "TEST_FOLDER" not in os.environ:  # what the workers of a run share
     test_folder = tempfile.TemporaryDirectory(prefix="tests-")

@@ -5,6 +5,7 @@ a synchronised step. Variants that are compared run in turn (A B C, A B C, ...),
 disturbs a run only ever makes it slower.
 """
 
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -45,19 +46,21 @@ def interleaved(steps, repeats=5, warmup=1):
     """Times each of `steps` ({name: function without arguments}); returns {name: Timing}.
 
     EVIDENCE_SECONDS in the environment: no third repeat, nor a later one, once they have taken that long together, the
-    warm-up included. The tests set it, which ask whether a bound holds; a record is made by all repeats.
+    warm-up included, which then counts as one of them. The tests set it, which ask whether a bound holds; a record is made
+    by all repeats, behind the warm-up.
     """
     most = float(os.environ.get("EVIDENCE_SECONDS", "inf"))
     warm_up = [[_time(step) for step in steps.values()] for _ in range(warmup)]
     measured = []
     while len(measured) < repeats and (len(measured) < 2 or sum(map(sum, warm_up + measured)) < most):
         measured.append([_time(step) for step in steps.values()])
-    return {name: Timing(seconds) for name, seconds in zip(steps, zip(*measured, strict=True), strict=True)}
+    counted = measured if most == math.inf else warm_up + measured
+    return {name: Timing(seconds) for name, seconds in zip(steps, zip(*counted, strict=True), strict=True)}
 
 
 def rounds(count, least=2):
-    """How often to run what `interleaved` does not time, a training run per seed for one: `count` times; `least` times where
-    EVIDENCE_SECONDS is in the environment, for the same reason."""
+    """How often to run what `interleaved` does not time, a training run per seed or the steps of one: `count` times; `least`
+    times where EVIDENCE_SECONDS is in the environment, for the same reason."""
     return least if "EVIDENCE_SECONDS" in os.environ else count
 
 

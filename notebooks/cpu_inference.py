@@ -62,7 +62,7 @@ from transformers.utils import logging as transformers_logging
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
-from evidence.measure import interleaved, one_thread
+from evidence.measure import interleaved, one_thread, rounds
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
@@ -427,7 +427,8 @@ def byte_llama(width, layers, steps, rate):
     return small.eval()
 
 
-large, draft = byte_llama(width=128, layers=3, steps=300, rate=6e-3), byte_llama(width=64, layers=1, steps=150, rate=1e-2)
+large = byte_llama(width=128, layers=3, steps=rounds(300, least=120), rate=6e-3)
+draft = byte_llama(width=64, layers=1, steps=rounds(150, least=75), rate=1e-2)
 unseen = rows_of(judge, torch.Generator().manual_seed(0), 64)
 
 
@@ -561,7 +562,7 @@ def compare_instances():
     first, second = sorted(os.sched_getaffinity(0))[:2]
     workers, best = [Worker({first, second}), Worker({first}), Worker({second})], {}
     try:
-        for _ in range(4):
+        for _ in range(rounds(4)):
             for batch in (1, 8):
                 found = {"1 thread": workers[0].run(1, batch), "1 x 2 threads": workers[0].run(2, batch),
                          "2 x 1 thread": together(workers[1:], batch), "2 threads, 1 core": workers[1].run(2, batch)}

@@ -233,14 +233,13 @@ METHODS = {
 steps = {name: Step(**method) for name, method in METHODS.items()}
 size = sum(p.numel() for p in steps["fp32"].model.parameters()) / 1e6
 # How slow bf16 is without instructions for it is measured below, on two layers.
-timings = interleaved({name: step for name, step in steps.items() if FAST or "bf16" not in name}, repeats=3)
 peaks = {}
 for name, step in steps.items():
-    if name not in timings:
-        step()  # the second step counts: the optimizer has its state
+    step()  # the second step counts: the optimizer has its state
     with Tracker(step.model, step.optimizer, ids) as tracker:
         step()
     peaks[name] = tracker.peak / 2**20
+timings = interleaved({name: step for name, step in steps.items() if FAST or "bf16" not in name}, repeats=3, warmup=0)
 rows = [{"method": name, "peak": peaks[name], "saved": 100 * (1 - peaks[name] / peaks["fp32"]),
          "speed": timings["fp32"].best / timings[name].best if name in timings else None,
          "time": 1e3 * timings[name].best if name in timings else None} for name in METHODS]
@@ -470,7 +469,7 @@ children |= {name: Child(LD_PRELOAD=library) for name, library in LIBRARIES.item
 STEPS = {"fp32": "fp32, two Transformer layers of width 384", "bf16": "bf16, two Transformer layers of width 384",
          "logits": "output layer and loss alone, fp32, logits of 48 MiB"}
 best = {}
-for _ in range(4):
+for _ in range(rounds(4)):
     for name, child in children.items():
         for step in STEPS:
             if FAST or step != "bf16":
@@ -513,7 +512,7 @@ work = {"training": Step(), "small": Step(pieces=8)}
 counts = {"one": 1, "cores": CORES, "twice": 2 * CORES}
 best = {}
 before, started = machine_seconds() - time.process_time(), time.perf_counter()
-for _ in range(3):
+for _ in range(rounds(3)):
     for name, count in (("training", "one"), ("training", "cores"), ("training", "twice"), ("small", "one"), ("small", "cores")):
         best[name, count] = min(wall(counts[count], work[name]), best.get((name, count), 1e9))
 others = (machine_seconds() - time.process_time() - before) / (time.perf_counter() - started)

@@ -79,6 +79,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from evidence.measure import rounds
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 RANK, WORLD = dist.get_rank(), dist.get_world_size()
@@ -210,7 +212,7 @@ def only_two():
     models = {"plain": DDP(build(SMALL)), "search": DDP(build(SMALL), find_unused_parameters=True),
               "static": DDP(build(SMALL), static_graph=True)}
     found["seconds"] = {name: [] for name in models}
-    for number in range(7):
+    for number in range(2 + rounds(5)):
         for name, one in models.items():
             started = time.process_time()
             step(one, short)
@@ -234,7 +236,7 @@ def only_two():
     hooks = {"none": None, "bf16": lambda ddp: ddp.register_comm_hook(None, bf16), "PowerSGD, rank 4": power(4), "PowerSGD, rank 1": power(1)}
     found["compression"] = {}
     for name, register in hooks.items():
-        losses, compressed = train(40, register)
+        losses, compressed = train(rounds(40, least=20), register)
         found["compression"][name] = {"loss": sum(losses[-10:]) / 10, "wire": wire(lambda: step(compressed, short))}
 
     # Time of forward and backward pass: without communication, with DDP's overlap, with one all-reduce behind the pass
@@ -269,7 +271,7 @@ def only_two():
 
     ways = {"none": silent, "overlap": lambda: step(overlapped, batch), "behind": behind}
     found["step"] = {name: [] for name in ways}
-    for number in range(6):
+    for number in range(1 + rounds(5)):
         for name, work in ways.items():
             overlapped.zero_grad()
             elapsed = timed(work)
@@ -280,7 +282,7 @@ def only_two():
     found["link"] = {}
     for megabytes in (1, 16, 64):
         tensor = torch.ones(megabytes * 250_000, device=device)
-        found["link"][megabytes] = [timed(lambda: dist.all_reduce(tensor)) for _ in range(6)][1:]
+        found["link"][megabytes] = [timed(lambda: dist.all_reduce(tensor)) for _ in range(1 + rounds(5))][1:]
 
 
 if WORLD == 2:

@@ -147,7 +147,7 @@ plt.show()
 
 # %%
 plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", "printenv", "OMP_NUM_THREADS"]
+command = [os.environ.get("PYTHON_EXEC", sys.executable), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", "printenv", "OMP_NUM_THREADS"]
 printed = subprocess.run(command, env=plain, capture_output=True, text=True, timeout=120, check=True).stdout.split()
 claim("omp-default", "Threads that torchrun gives to each of two processes where OMP_NUM_THREADS is not set", max(map(int, printed)),
       "thread", kind="measured", at_least=1, at_most=1)
@@ -164,6 +164,7 @@ import contextlib, json, logging, os, pydoc_data.topics, socket, struct, subproc
 
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
+import psutil
 import torch
 import torch.distributed as dist
 from accelerate.state import AcceleratorState
@@ -172,6 +173,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn.parallel import DistributedDataParallel as DDP
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+
+from evidence.measure import rounds
 
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # two cores for both, however many there are
@@ -250,7 +253,8 @@ def train(steps, way="ddp", accumulation=1, period=8):
 
 
 found["alone"], found["together"] = train(8, "alone")[0], train(8)[0]
-found["quality"] = {"ddp": train(48)[1], "bf16": train(48, "bf16")[1], "accumulation": train(48, accumulation=4)[1], "local": train(48, "local")[1]}
+MANY = rounds(48, least=24)
+found["quality"] = {"ddp": train(MANY)[1], "bf16": train(MANY, "bf16")[1], "accumulation": train(MANY, accumulation=4)[1], "local": train(MANY, "local")[1]}
 
 # Bytes and time of a step
 BATCH = 4
@@ -323,7 +327,7 @@ for numbers in (1_000, 250_000, 4_000_000, 16_000_000):
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
         tensor = torch.ones(numbers, dtype=dtype)
-        seconds[dtype] = min([wall(lambda: dist.all_reduce(tensor)) for _ in range(6)][1:])
+        seconds[dtype] = min([wall(lambda: dist.all_reduce(tensor)) for _ in range(1 + rounds(5))][1:])
     found["link"].append([numbers, seconds[torch.float32], seconds[torch.bfloat16]])
 
 # Processes against threads: [seconds], by turns
@@ -331,6 +335,15 @@ wide = Way("alone", 2 * BATCH)
 SHAPES = {"1x1": (1, ways["alone"], False), "1x2": (2, wide, False), "2x1": (1, ways["ddp"], True), "2x2": (2, ways["ddp"], True)}
 found["shapes"] = {name: [] for name in SHAPES}
 found["cpu"] = []
+
+
+def machine_seconds():
+    # CPU time that somebody got on this machine: user, system, and what a hypervisor took away.
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + getattr(times, "steal", 0)
+
+
+began, used, own = time.perf_counter(), machine_seconds(), time.process_time()
 for turn in range(6):
     for name, (threads, way, everybody) in SHAPES.items():
         if name == "2x2" and turn < 5:  # once: it takes long
@@ -342,6 +355,9 @@ for turn in range(6):
             found["shapes"][name].append(elapsed)
             if name == "1x1":
                 found["cpu"].append(time.process_time() - cpu)
+own = torch.tensor(time.process_time() - own, dtype=torch.float64)
+dist.all_reduce(own)
+found["others"] = (machine_seconds() - used - own.item()) / (time.perf_counter() - began)
 torch.set_num_threads(1)
 
 # A slow network. Loopback carries both directions, a cable carries each: so the limit is two times that of the cable.
@@ -353,7 +369,7 @@ if OWN_NETWORK:
             subprocess.run(["tc", "qdisc", "replace", "dev", "lo", "root", *limit], check=True)
         dist.barrier()
         seconds = {name: [] for name in ("alone", *names)}
-        for turn in range(3):
+        for turn in range(rounds(3)):
             for name in seconds:
                 seconds[name].append(wall(ways[name].step, name != "alone") / ways[name].micro_batches)
         tensor = torch.ones(4_000_000)
@@ -431,7 +447,8 @@ best = {name: min(seconds) for name, seconds in found["shapes"].items()}
 BATCHES = {"1x1": 4, "1x2": 8, "2x1": 8, "2x2": 8}
 speed = {name: BATCHES[name] / seconds for name, seconds in best.items()}
 CORES = (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) >= 2
-BUSY = sum(found["cpu"]) < 0.8 * sum(found["shapes"]["1x1"])  # a process alone had its core for less than that of the time
+BUSY = found["others"] > 0.3  # of a core
+print(f"other programs used {found['others']:.2f} cores meanwhile")
 NOT_TWO = "this machine has one core" if not CORES else "other programs used the cores meanwhile" if BUSY else None
 LABELS = {"1x1": "1 process, 1 thread", "1x2": "1 process, 2 threads", "2x1": "2 processes, 1 thread each", "2x2": "2 processes, 2 threads each"}
 table("shapes", f"A Llama of {found['parameters'] / 1e6:.1f} million parameters, 4 sequences of 64 bytes per process (8 for one process of two threads), fp32",
