@@ -55,12 +55,19 @@ def test_exact_figures_must_agree_within_one_part_in_a_hundred():
     assert records.differs(0.001, 0)
 
 
-def test_variants_run_in_turn_and_the_fastest_repeat_counts():
+def test_variants_run_in_turn_and_the_fastest_repeat_counts(monkeypatch):
+    monkeypatch.delenv("EVIDENCE_SECONDS")  # as for a record
     order = []
     timings = measure.interleaved({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeats=2, warmup=1)
     assert order == ["a", "b"] * 3
     assert timings["a"].best == min(timings["a"].seconds)
     assert len(timings["b"].seconds) == 2
+
+
+def test_in_the_tests_the_warm_up_is_a_repeat_too():
+    order = []
+    timings = measure.interleaved({"a": lambda: order.append("a")}, repeats=2, warmup=1)
+    assert len(timings["a"].seconds) == len(order) == 3
 
 
 def test_no_record_and_no_notebook_names_a_person_a_host_or_a_folder_of_the_machine():
