@@ -81,6 +81,23 @@ def cell(notebook, *needles):
 
 # The programs
 
+RAN = {}
+
+
+@pytest.fixture
+def ran(run_snippet, monkeypatch):
+    """What a program defined and what it printed, in the folder with its files. It runs once for all tests that ask."""
+
+    def run(name):
+        if name not in RAN:
+            found = run_snippet(f"cpu_inference/{name}")
+            RAN[name] = *found, Path.cwd()
+        *found, folder = RAN[name]
+        monkeypatch.chdir(folder)
+        return found
+
+    return run
+
 
 @pytest.mark.parametrize(
     "name, says",
@@ -98,15 +115,15 @@ def cell(notebook, *needles):
         ("openvino_run.py", "(2, 2)"),
     ],
 )
-def test_every_program_of_the_page_runs(name, says, run_snippet):
+def test_every_program_of_the_page_runs(name, says, ran):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _, printed = run_snippet(f"cpu_inference/{name}")
+        _, printed = ran(name)
     assert says in printed
 
 
-def test_an_exported_encoder_gives_the_logits_of_pytorch_and_takes_other_shapes(run_snippet):
-    defined, printed = run_snippet("cpu_inference/onnx_runtime.py")
+def test_an_exported_encoder_gives_the_logits_of_pytorch_and_takes_other_shapes(ran):
+    defined, printed = ran("onnx_runtime.py")
     difference = next(line for line in printed.splitlines() if line.startswith("largest difference"))
     assert float(difference.split()[2]) < 1e-5
     assert printed.splitlines()[-1] == "(2, 2)"
@@ -282,8 +299,8 @@ def test_torch_takes_a_thread_for_each_core_of_the_affinity_and_os_cpu_count_doe
 # ONNX Runtime
 
 
-def test_the_quantiser_refuses_the_shapes_of_the_exporter(run_snippet, monkeypatch):
-    run_snippet("cpu_inference/onnx_runtime.py")  # in an empty folder, where it leaves its files
+def test_the_quantiser_refuses_the_shapes_of_the_exporter(ran):
+    ran("onnx_runtime.py")
     with pytest.raises(Exception) as caught:
         quantize_dynamic("model.onnx", "refused.onnx", weight_type=QuantType.QInt8)
     kind, message = error("onnx_shapes")
@@ -306,10 +323,10 @@ def test_with_amx_openvino_in_bf16_is_ahead_of_every_int8_at_batch_8_and_else_in
         assert speed["openvino-bf16-one"] < speed["onnx-int8-one"], record.machine
 
 
-def test_a_saved_graph_is_rounded_to_16_bits_unless_told_otherwise_and_holds_no_options(run_snippet):
+def test_a_saved_graph_is_rounded_to_16_bits_unless_told_otherwise_and_holds_no_options(ran):
     import openvino
 
-    defined, _ = run_snippet("cpu_inference/openvino_run.py")
+    defined, _ = ran("openvino_run.py")
     inputs = [defined["ids"].numpy(), defined["mask"].numpy()]
     openvino.save_model(defined["graph"], "rounded.xml")
     kept, rounded = (
@@ -340,10 +357,10 @@ def test_openvino_with_int8_weights_gains_more_than_dynamic_int8_of_pytorch():
         assert min(speed) > 1 and speed[0] * speed[1] > dynamic.get(record.machine, 1), record.machine
 
 
-def test_openvino_chooses_bf16_by_itself_where_the_cpu_has_it(run_snippet):
+def test_openvino_chooses_bf16_by_itself_where_the_cpu_has_it(ran):
     import openvino
 
-    graph = run_snippet("cpu_inference/openvino_run.py")[0]["graph"]
+    graph = ran("openvino_run.py")[0]["graph"]
     chosen = openvino.Core().compile_model(graph, "CPU").get_property("INFERENCE_PRECISION_HINT")
     capabilities = torch.cpu.get_capabilities()
     native = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
