@@ -368,7 +368,7 @@ timings = {
 table(
     "step-times", f"One training step of a {sum(p.numel() for p in load(checkpoint.name).parameters()) / 1e6:.0f}M Llama, {COMPUTE_NAME} weights, those of QLoRA in NF4",
     {"tokens": "Batch x tokens", **{name: f"{name}, s" for name in WAYS}, "ratio": "QLoRA against LoRA, x"},
-    [{"tokens": f"{batch[0]} x {batch[1]}", **{name: timings[batch][name].best if name in steppers else None for name in WAYS},
+    [{"tokens": f"{batch[0]} x {batch[1]}", **{name: timings[batch][name].best if name in steppers else "the same as LoRA" for name in WAYS},
       "ratio": timings[batch]["QLoRA"].best / timings[batch]["LoRA"].best} for batch in BATCHES],
     kind="measured",
 )
