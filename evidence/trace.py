@@ -29,7 +29,6 @@ from torch._subclasses.fake_tensor import (
     _BypassDispatchCache,
     _CacheKeyState,
     _DispatchCacheValidEntry,
-    disable_fake_tensor_cache,
 )
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
@@ -57,8 +56,12 @@ if aten._grouped_mm not in flop_registry:  # the experts of a mixture; torch 2.1
         return 2 * left_shape[-2] * left_shape[-1] * right_shape[-1]
 
 
-PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device}  # arguments of operators that are their own key
+# Arguments of operators that are their own key.
+PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 NO_SYMBOLS = _CacheKeyState(None)  # every size is a number
+UNKNOWN = object()
+DEVICE = torch.ops.prim.device.default
+VIEW, UNSAFE_VIEW = aten.view.default, aten._unsafe_view.default  # here the same; PyTorch keeps nothing of the second
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
 
 OPTIMIZERS = {
@@ -233,11 +236,18 @@ class Tracker(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:  # half of all calls, and no operator
+        if func is DEVICE and type(args[0]) is FakeTensor:  # more than half of all calls, and no operator
             self._tick()
             return args[0].fake_device
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        with (
+            torch._C.DisableTorchFunction()
+        ):  # in the backward pass GpuOperators would be asked about each size we look up
+            return self._run(func, args, kwargs or {})
+
+    def _run(self, func, args, kwargs):
+        mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)  # none where tensors are real
+        if type(mode) is not _Fake or (out := mode.known(func, args, kwargs)) is UNKNOWN:
+            out = func(*args, **kwargs)
         self._count_flops(func, args, kwargs, out)
         if func is aten._to_copy.default and self._category(args[0]) == "parameters":
             category = "weight copies"
@@ -284,6 +294,10 @@ class Tracker(TorchDispatchMode):
 
     def _claim(self, category, tensors):
         """Files the tensors' storages under `category`, whatever they counted as before."""
+        with torch._C.DisableTorchFunction():
+            self._file(category, tensors)
+
+    def _file(self, category, tensors):
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor):
                 continue
@@ -346,10 +360,11 @@ class _Fake(FakeTensorMode):
     by what is listed in `_prep_args_for_hash`; a new one has the attributes of any other new one, and its own sizes.
     """
 
+    _known = {}  # what PyTorch keeps of an operator's result, for all of these modes as its own cache: by a shorter key
+
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
         self._attributes = {}  # of a new tensor, by device
-        self._known = {}  # what PyTorch keeps of an operator's result, by a key that is shorter than its own
         allowed = self._allow_unsafe_data_ptr_access
         self._on_access = (
             torch._C._set_warn_deprecated_on_mutable_data_ptr if allowed else torch._C._set_throw_on_mutable_data_ptr
@@ -360,31 +375,43 @@ class _Fake(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY or not self.cache_enabled:
-            return self.dispatch(func, types, args, kwargs or {})
-        return self._cached_dispatch_impl(func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunction():
+            if func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY or not self.cache_enabled:
+                return self.dispatch(func, types, args, kwargs or {})
+            return self._cached_dispatch_impl(func, types, args, kwargs or {})
 
-    def _cached_dispatch_impl(self, func, types, args, kwargs):
-        key = [func, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
+    def known(self, func, args, kwargs):
+        """What an operator returns, if it has run with inputs like these; UNKNOWN otherwise."""
+        return self._look_up(func, args, kwargs)[0]
+
+    def _look_up(self, func, args, kwargs):
+        """(what an operator returns or UNKNOWN, its key or None where it is not kept)"""
+        if self.cache_crosscheck_enabled or not self.cache_enabled:
+            return UNKNOWN, None
+        func = VIEW if func is UNSAFE_VIEW else func
+        key = [id(func), torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
         try:
             self._prep_args_for_hash(key, args, NO_SYMBOLS, [])
             if kwargs:
                 self._prep_args_for_hash(key, kwargs, NO_SYMBOLS, [])
         except _BypassDispatchCache:
-            return super()._cached_dispatch_impl(func, types, args, kwargs)
+            return UNKNOWN, None
         key = tuple(key)
         entry = self._known.get(key)
         if entry is None:
-            output = super()._cached_dispatch_impl(func, types, args, kwargs)
-            entry = FakeTensorMode.cache.get(self._cache_key(NO_SYMBOLS, func, args, kwargs))
-            if type(entry) is _DispatchCacheValidEntry:
-                self._known[key] = entry
-            return output
-        output = self._output_from_cache_entry(NO_SYMBOLS, entry, None, func, args)
+            return UNKNOWN, key
         FakeTensorMode.cache_hits += 1
-        if self.cache_crosscheck_enabled:
-            with disable_fake_tensor_cache(self):
-                self._crosscheck_cache_output(output, func, types, args, kwargs)
+        return self._output_from_cache_entry(NO_SYMBOLS, entry, None, func, args), key
+
+    def _cached_dispatch_impl(self, func, types, args, kwargs):
+        func = VIEW if func is UNSAFE_VIEW else func
+        output, key = self._look_up(func, args, kwargs)
+        if output is UNKNOWN:
+            output = super()._cached_dispatch_impl(func, types, args, kwargs)
+            if key is not None:
+                entry = FakeTensorMode.cache.get(self._cache_key(NO_SYMBOLS, func, args, kwargs))
+                if type(entry) is _DispatchCacheValidEntry:
+                    self._known[key] = entry
         return output
 
     def _get_output_tensor_from_cache_entry(self, state, entry, key, func, args):
@@ -422,6 +449,8 @@ class _Fake(FakeTensorMode):
                 result.append((arg.dtype, arg.device, size, flags))
             elif kind in PLAIN:
                 result.append((kind, arg))
+            elif kind in (list, tuple):
+                self._prep_args_for_hash(result, arg, *others)
             else:
                 super()._prep_args_for_hash(result, [arg], *others)
 
