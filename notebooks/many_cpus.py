@@ -312,7 +312,7 @@ found["trained"] = {name: sum(p.numel() for p in way.trained) for name, way in w
 found["wire"] = {}
 for name, way in ways.items():
     if name != "alone":
-        for _ in range(2 if way.micro_batches == 1 else 1):  # DDP makes its buckets anew after the first step
+        for _ in range({"accumulation": 1, "local": 0}.get(name, 2)):  # DDP makes its buckets anew after the first step
             way.step()
         dist.barrier()
         time.sleep(0.2)
@@ -344,9 +344,10 @@ def machine_seconds():
 
 
 began, used, own = time.perf_counter(), machine_seconds(), time.process_time()
-for turn in range(6):
+LAST = rounds(5)
+for turn in range(1 + LAST):
     for name, (threads, way, everybody) in SHAPES.items():
-        if name == "2x2" and turn < 5:  # once: it takes long
+        if name == "2x2" and turn < LAST:  # once: it takes long
             continue
         torch.set_num_threads(threads)
         cpu = time.process_time()
@@ -369,7 +370,7 @@ if OWN_NETWORK:
             subprocess.run(["tc", "qdisc", "replace", "dev", "lo", "root", *limit], check=True)
         dist.barrier()
         seconds = {name: [] for name in ("alone", *names)}
-        for turn in range(rounds(3)):
+        for turn in range(rounds(3, least=1)):
             for name in seconds:
                 seconds[name].append(wall(ways[name].step, name != "alone") / ways[name].micro_batches)
         tensor = torch.ones(4_000_000)

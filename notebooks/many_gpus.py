@@ -85,7 +85,7 @@ llama_70b = LlamaConfig(
     num_attention_heads=64, num_key_value_heads=8, tie_word_embeddings=False,
 )
 CONFIGS = {"8b": llama_8b, "70b": llama_70b}
-RANKS = [8, 64, 512, 1024]
+RANKS = [8, 64, 1024]
 GB = 1e9
 
 
