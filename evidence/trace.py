@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import (
     _BypassDispatchCache,
     _CacheKeyState,
     _DispatchCacheValidEntry,
+    disable_fake_tensor_cache,
 )
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
@@ -382,14 +383,14 @@ class _Fake(FakeTensorMode):
 
     def known(self, func, args, kwargs):
         """What an operator returns, if it has run with inputs like these; UNKNOWN otherwise."""
+        if self.cache_crosscheck_enabled or not self.cache_enabled:
+            return UNKNOWN
         return self._look_up(func, args, kwargs)[0]
 
     def _look_up(self, func, args, kwargs):
         """(what an operator returns or UNKNOWN, its key or None where it is not kept)"""
-        if self.cache_crosscheck_enabled or not self.cache_enabled:
-            return UNKNOWN, None
         func = VIEW if func is UNSAFE_VIEW else func
-        key = [id(func), torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
+        key = [func, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
         try:
             self._prep_args_for_hash(key, args, NO_SYMBOLS, [])
             if kwargs:
@@ -404,14 +405,17 @@ class _Fake(FakeTensorMode):
         return self._output_from_cache_entry(NO_SYMBOLS, entry, None, func, args), key
 
     def _cached_dispatch_impl(self, func, types, args, kwargs):
-        func = VIEW if func is UNSAFE_VIEW else func
         output, key = self._look_up(func, args, kwargs)
         if output is UNKNOWN:
-            output = super()._cached_dispatch_impl(func, types, args, kwargs)
+            like = VIEW if func is UNSAFE_VIEW else func
+            output = super()._cached_dispatch_impl(like, types, args, kwargs)
             if key is not None:
-                entry = FakeTensorMode.cache.get(self._cache_key(NO_SYMBOLS, func, args, kwargs))
+                entry = FakeTensorMode.cache.get(self._cache_key(NO_SYMBOLS, like, args, kwargs))
                 if type(entry) is _DispatchCacheValidEntry:
                     self._known[key] = entry
+        elif self.cache_crosscheck_enabled:
+            with disable_fake_tensor_cache(self):
+                self._crosscheck_cache_output(output, func, types, args, kwargs)
         return output
 
     def _get_output_tensor_from_cache_entry(self, state, entry, key, func, args):

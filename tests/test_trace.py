@@ -69,12 +69,22 @@ def test_traced_bytes_and_flops_equal_those_of_real_tensors(model, options):
 def test_what_is_taken_from_the_cache_is_what_the_operator_returns(model, monkeypatch):
     """PyTorch's own check: every operator runs, whether its result is known or not, and the two must be alike."""
     monkeypatch.setattr(FakeTensorMode, "cache", {})
+    monkeypatch.setattr(trace._Fake, "_known", {})
     options = {"autocast": torch.bfloat16, "activation_checkpointing": True}
     hits = FakeTensorMode.cache_hits
     plain = training_step(*MODELS[model], 2, 48, **options)
     assert FakeTensorMode.cache_hits - hits > 500
+    compared, compare = [], FakeTensorMode._crosscheck_cache_output
+
+    def noted(mode, output, func, *inputs):
+        compared.append(func)
+        compare(mode, output, func, *inputs)
+
+    monkeypatch.setattr(FakeTensorMode, "_crosscheck_cache_output", noted)
+    monkeypatch.setattr(FakeTensorMode, "cache", {})  # so that what is compared comes from ours
     with torch._dynamo.config.patch(fake_tensor_cache_crosscheck_enabled=True):
         checked = training_step(*MODELS[model], 2, 48, **options)
+    assert len(compared) > 500 and (trace.UNSAFE_VIEW in compared) == (model == "llama")
     assert (checked.peak, checked.flops) == (plain.peak, plain.flops)
 
 
