@@ -239,7 +239,7 @@ for name, step in steps.items():
     with Tracker(step.model, step.optimizer, ids) as tracker:
         step()
     peaks[name] = tracker.peak / 2**20
-timings = interleaved({name: step for name, step in steps.items() if FAST or "bf16" not in name}, repeats=3, warmup=0)
+timings = interleaved({name: step for name, step in steps.items() if FAST or "bf16" not in name}, repeats=3)
 rows = [{"method": name, "peak": peaks[name], "saved": 100 * (1 - peaks[name] / peaks["fp32"]),
          "speed": timings["fp32"].best / timings[name].best if name in timings else None,
          "time": 1e3 * timings[name].best if name in timings else None} for name in METHODS]
