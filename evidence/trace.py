@@ -240,9 +240,8 @@ class Tracker(TorchDispatchMode):
         if func is DEVICE and type(args[0]) is FakeTensor:  # more than half of all calls, and no operator
             self._tick()
             return args[0].fake_device
-        with (
-            torch._C.DisableTorchFunction()
-        ):  # in the backward pass GpuOperators would be asked about each size we look up
+        # In the backward pass GpuOperators would be asked about each size that is looked up here.
+        with torch._C.DisableTorchFunction():
             return self._run(func, args, kwargs or {})
 
     def _run(self, func, args, kwargs):
