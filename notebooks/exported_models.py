@@ -97,11 +97,11 @@ for reason in LACKS.values():
 one_thread()
 set_seed(0)
 model = BertForSequenceClassification(BertConfig(
-    hidden_size=384, num_hidden_layers=3, num_attention_heads=6, intermediate_size=1536, vocab_size=8192, return_dict=False,
+    hidden_size=384, num_hidden_layers=6, num_attention_heads=6, intermediate_size=1536, vocab_size=8192, return_dict=False,
 )).eval()
 ids = torch.randint(5, 8192, (8, 64), generator=torch.Generator().manual_seed(0))
 mask = torch.ones_like(ids)
-WHAT = "BERT of 3 layers and hidden size 384, 64 tokens, 1 thread"
+WHAT = "BERT of 6 layers and hidden size 384, 64 tokens, 1 thread"
 BATCHES = (1, 8)
 
 # %% [markdown]
@@ -319,7 +319,7 @@ claim("padding-sorted", "Speed when they also run as two batches by length, agai
 # %%
 set_seed(0)
 llama = LlamaForCausalLM(LlamaConfig(
-    hidden_size=256, intermediate_size=768, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4, vocab_size=2048,
+    hidden_size=256, intermediate_size=768, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, vocab_size=2048,
     bos_token_id=None, eos_token_id=None, pad_token_id=0,
 )).eval()
 prompt = ids[:1, :32] % 2048
@@ -342,7 +342,7 @@ def compiled_llama():
 
 fast, not_compiled = (None, LACKS["compile"]) if "compile" in LACKS else attempt("torch.compile of a decoder", compiled_llama)
 generated = interleaved({"eager": generating(llama)} | ({"compiled": fast[0]} if fast else {}), repeats=6)
-DECODER = "Llama of 1 layer and hidden size 256, 32 + 24 tokens, static cache, fp32, 1 thread"
+DECODER = "Llama of 2 layers and hidden size 256, 32 + 24 tokens, static cache, fp32, 1 thread"
 claim("decoder-compiled", f"Speed of generate with a compiled forward pass against eager, {DECODER}",
       generated["eager"].best / generated["compiled"].best if fast else None, "x", kind="measured", at_least=0.8, at_most=6,
       spread=generated["compiled"].spread if fast else None, because=not_compiled)
