@@ -456,7 +456,7 @@ def quality_claim(name, label, at_least, at_most):
 
 
 quality_claim("bf16", "bf16", -0.2, 0.2)
-quality_claim("dynamic", "int8, torch dynamic", 0, 2)
+quality_claim("dynamic", "int8, torch dynamic", -0.2, 2)
 quality_claim("torchao-weights", "int8 weights, torchao", -0.1, 0.1)
 quality_claim("torchao-dynamic", "int8 dynamic, torchao", -0.2, 0.3)
 quality_claim("bnb-int8", "int8, bitsandbytes", -0.2, 0.3)

@@ -446,8 +446,9 @@ large = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=
 
 
 def anonymous():
-    """Bytes of this process that no file backs."""
-    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
+    """Bytes of this process that no file backs: what is resident without what is shared. /proc/self/status says the same, slower."""
+    resident, shared = open("/proc/self/statm").read().split()[1:3]
+    return os.sysconf("SC_PAGE_SIZE") * (int(resident) - int(shared))
 
 
 def whole():
@@ -508,7 +509,7 @@ for way in (at_load, from_shards, whole, broadcast, converted, unpickled) if os.
     def watch():
         while running:
             peak[0] = max(peak[0], anonymous() - before)
-            time.sleep(0.001)
+            time.sleep(0.002)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -492,7 +492,7 @@ table("time-per-token", f"Training time per real token of {size}, sdpa attention
 claim("longest-speed", "Training speed per real token, batches of 8 padded to their longest row against padded to 512 tokens",
       at_8["fixed"] / at_8["longest"], "x", kind="measured", at_least=1.4, at_most=3.5)
 claim("grouped-speed", "Training speed per real token, batches of 8 grouped by length against random batches, both padded to the longest row",
-      at_8["longest"] / at_8["grouped"], "x", kind="measured", at_least=1.15, at_most=3)
+      at_8["longest"] / at_8["grouped"], "x", kind="measured", at_least=1.15, at_most=4)
 claim("flat-speed", "Training speed per real token, padding-free against padded to the longest row, batches of 8, sdpa attention",
       at_8["longest"] / at_8["flat"], "x", kind="measured", at_least=1.2, at_most=3)
 claim("flat-speed-large", "Training speed per real token, padding-free against padded to the longest row, a batch of 32, sdpa attention",

@@ -3,7 +3,6 @@
 import ast
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.mark.parametrize("name", ["optimum_onnx", "optimum_intel"])
 def test_an_exported_decoder_generates(name, tmp_path):
     run = subprocess.run(
-        [sys.executable, ROOT / f"snippets/cpu_inference/{name}.py"],
+        [os.environ["PYTHON_EXEC"], ROOT / f"snippets/cpu_inference/{name}.py"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(notebooks.own_packages(name))},
+        env=os.environ | {"PYTHONPATH": notebooks.kernel_path(name)},  # as its notebook's, which has done the imports
         capture_output=True,
         text=True,
         timeout=300,
