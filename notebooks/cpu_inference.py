@@ -496,7 +496,7 @@ table("speculative", f"Forward passes of the large model for {new_tokens} tokens
        for way, count in passes.items()], kind="measured")
 for way, name in (("draft model", "draft"), ("prompt lookup", "lookup")):
     claim(f"speculative-{name}", f"Forward passes of the large model with a {way} against greedy decoding, {new_tokens} bytes of source code, trained models",
-          passes[way] / passes["greedy"], "x", kind="measured", at_least=0.1, at_most=0.95)
+          passes[way] / passes["greedy"], "x", kind="measured", at_least=0.03, at_most=0.95)
     claim(f"speculative-{name}-same", f"Prompts of {len(prompts)} for which a {way} gives the tokens of greedy decoding",
           sum(a == b for a, b in zip(written[way], written["greedy"])), "prompts", kind="measured", at_least=len(prompts) - 1, at_most=len(prompts))
 
