@@ -21,13 +21,19 @@ ZENSICAL := $(VENV)/zensical/stamp
 # Notebooks whose software asks for another transformers: each has requirements/<name>.txt and a folder of its own.
 OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp
 
+# Without PYTHON: python3, or /usr/bin/python3 where python3 is a Python of pyenv that was compiled without optimisation, as pyenv
+# does by default, and the other has all that is needed (venv, and headers for torch.compile). Much of the tests' time is Python's own.
+SLOW := import sys, sysconfig; sys.exit("/.pyenv/" not in sys.base_prefix or "--enable-optimizations" in sysconfig.get_config_var("CONFIG_ARGS"))
+WILL_DO := import ensurepip, os, sys, sysconfig, venv; sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))
+CHOICE := if python3 -c '$(SLOW)' 2>/dev/null && /usr/bin/python3 -c '$(WILL_DO)' 2>/dev/null; then echo /usr/bin/python3; else echo python3; fi
+
 # Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is: no venv, and no network unless a notebook
 # finds a package missing, which it installs there.
 ifdef PYTHON
 RUNNER := $(PYTHON)
 RUNNER_READY :=
 else
-PYTHON := python3
+PYTHON = $(shell $(CHOICE))
 RUNNER := $(BIN)/python
 RUNNER_READY := $(TEST) $(OWN)
 endif
@@ -98,10 +104,11 @@ clean: ## remove .venv and site/
 	rm -rf $(VENV) site
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Makefile: $(PYTHON) is $$($(PYTHON) --version 2>&1), and this project needs Python 3.11 or later. Fix: name one, PYTHON=python3.12 make $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	  echo "Makefile: $(PYTHON) could not make a virtual environment. Fix: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@python=$(PYTHON); $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Makefile: $$python is $$($$python --version 2>&1), and this project needs Python 3.11 or later. Fix: name one, PYTHON=python3.12 make $(MAKECMDGOALS)" >&2; exit 1; }; \
+	echo "Making $(VENV) with $$python: $$($$python --version)"; \
+	$$python -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Makefile: $$python could not make a virtual environment. Fix: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 
 $(SITE): requirements/site.txt | $(VENV)/bin/python
 	@echo "Installing what the site needs into $(VENV): half a minute"

@@ -94,13 +94,12 @@ def pytest_runtest_setup(item):
     if item.path.suffix != ".ipynb":
         return (yield)
     make_room(item.path)
-    shared = os.environ["PYTHONPATH"]
-    os.environ["PYTHONPATH"] = notebooks.kernel_path(item.path.stem)
-    os.environ["KERNEL_HEAD"] = head_of(item.path)
-    try:
+    kernel = {"PYTHONPATH": notebooks.kernel_path(item.path.stem), "KERNEL_HEAD": head_of(item.path)}
+    kernel["EVIDENCE_LAYERS"] = "2,4"  # a deep model's trace must also be the line through those of shallow ones
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kernel.items():
+            patch.setenv(name, value)
         return (yield)
-    finally:
-        os.environ["PYTHONPATH"] = shared
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ class Visit:
         self.page, self.hosts, self.messages = page, set(), []
         opened = tab or browser.new_page(**{"viewport": PHONE, **context})
         if tab:
-            _forget(tab, host)
+            forget(tab, host)
         host.served.clear()
         own = {"", urlsplit(host.origin).netloc}
         heard = [
@@ -192,7 +192,7 @@ class Visit:
         return sum(self.fetched.values()) - sum(self.figures.values())
 
 
-def _forget(tab, host):
+def forget(tab, host):
     """Leaves a tab without anything that a page of the host has stored there: the next visit is a first one."""
     session = tab.context.new_cdp_session(tab)
     session.send("Network.clearBrowserCache")

@@ -40,7 +40,6 @@ from transformers import AutoModel
 from . import trace
 from .trace import OPTIMIZERS, UNMASKED_SDPA, GpuOperators, Trace, Tracker, fake, language_batch
 
-CATEGORIES = (*trace.CATEGORIES[:5], "gathered weights", "gradient buckets", *trace.CATEGORIES[5:])
 STRATEGIES = {
     "ddp": "every rank holds everything; gradients are all-reduced in buckets",
     "fsdp2": "fully_shard, resharded after forward: weights, gradients, optimizer state sharded (ZeRO-3)",
@@ -101,7 +100,6 @@ class RankTrace(Trace):
     strategy: str = ""
     ranks: int = 1
     collectives: list = field(default_factory=list)
-    parts: list = field(default_factory=list)  # (peak, {category: bytes}) up to mid-backward, to its end, and after it
     held: dict = field(default_factory=dict)  # {category: bytes} after backward, before the optimizer's step
 
     def pick(self, kind=None, dimension=None):
@@ -125,9 +123,10 @@ class RankTracker(Tracker):
     `gradient buckets` of DDP. Works on real tensors and a real process group too.
     """
 
+    CATEGORIES = (*Tracker.CATEGORIES[:5], "gathered weights", "gradient buckets", *Tracker.CATEGORIES[5:])
+
     def __init__(self, model, optimizer, inputs=(), dimensions=None):
         self.collectives = {}
-        self.parts = []  # of the step, that have ended: peak, {category: bytes} then, serial number then
         self._dimensions = dimensions or {}  # name of a process group -> dimension of the mesh
         super().__init__(model, optimizer, inputs)
         self._claim("gathered weights", _gathered(model))
@@ -171,23 +170,8 @@ class RankTracker(Tracker):
         entry.count += 1
         entry.payload += payload
 
-    def snapshot(self):
-        return _in_order(self.now)
-
-    def part(self):
-        """Ends a part of the step: the peak so far is kept in `parts`, and the next part has its own."""
-        self.parts.append((self.peak, self.peak_by_category, self._born_at_peak))
-        self.peak, self.peak_by_category, self._born_at_peak = self.total, self.now.copy(), self._born
-
     def _claim(self, category, tensors):
-        for tensor in map(_local, tensors):
-            entry = isinstance(tensor, torch.Tensor) and self.live.get(tensor.untyped_storage()._cdata)
-            if entry:
-                size, before, _, born = entry
-                for counted in [by_category for _, by_category, born_at_peak in self.parts if born <= born_at_peak]:
-                    counted[before] -= size
-                    counted[category] += size
-            super()._claim(category, [tensor])
+        super()._claim(category, map(_local, tensors))
 
     def _count_collective(self, kind, args, kwargs, out):
         group = _process_group([*args, *kwargs.values()])
@@ -272,7 +256,7 @@ def rank_step(
         result = RankTrace(parameters=parameters, strategy=strategy, ranks=ranks)
         autocast = torch.autocast("cpu", dtype=compute, enabled=compute is not None and not sharded)
         with RankTracker(model, optimizer, batch, dimensions) as tracker:
-            _end_part_in_mid_backward(model, tracker)
+            trace.end_part_in_mid_backward(model, tracker)
             if buckets:
                 tracker._claim("gradient buckets", buckets.flat)
             if strategy == "pp":
@@ -294,53 +278,27 @@ def rank_step(
             optimizer.step()
             optimizer.zero_grad()
             tracker.part()
-    result.parts = [(peak, _in_order(by_category)) for peak, by_category, _ in tracker.parts]
-    result.peak, result.peak_by_category = max(result.parts, key=lambda part: part[0])
-    result.flops, result.timeline = dict(tracker.flops), tracker.timeline
+    result.take(tracker)
     result.collectives = list(tracker.collectives.values())
     result.seconds = time.perf_counter() - started
     return result
 
 
 def many_layers(model_class, config, strategy, ranks, *arguments, layers=(4, 6, 8), **options):
-    """The `RankTrace` of a deep model from those of shallow ones: each layer adds the same. Takes seconds for any depth.
-
-    The peak moves with the depth: that of a shallow model comes with the loss, that of a deep one may come with the last
-    gradients. So each part of the step has a line of its own, and the highest counts. The models between the first and
-    the last must lie on it, or it raises ValueError.
-    """
-    steps = []
-    for number in layers:
-        shallow = copy.deepcopy(config)
-        shallow.num_hidden_layers = number
-        steps.append(rank_step(model_class, shallow, strategy, ranks, *arguments, **options))
-    first, *middle, last = steps
-
-    def line(low, high, depth):
-        if isinstance(low, dict):
-            return {key: line(low.get(key, 0), high[key], depth) for key in high}
-        return round(low + (high - low) * (depth - layers[0]) / (layers[-1] - layers[0]))
-
-    def parts(depth):
-        both = zip(first.parts, last.parts, strict=True)
-        return [(line(a, b, depth), line(low, high, depth)) for (a, low), (b, high) in both]
-
-    def highest(depth):
-        return max(parts(depth), key=lambda part: part[0])
-
-    for step, depth in zip(middle, layers[1:]):
-        if abs(step.peak / highest(depth)[0] - 1) > 0.002:
-            raise ValueError(f"the peaks of models of {layers} layers do not lie on one line: take deeper ones")
+    """The `RankTrace` of a deep model from those of shallow ones (`trace.line_of`). Takes seconds for any depth."""
+    steps = [
+        rank_step(model_class, trace.with_layers(config, number), strategy, ranks, *arguments, **options)
+        for number in layers
+    ]
     depth = config.num_hidden_layers
-    result = RankTrace(line(first.parameters, last.parameters, depth), strategy=strategy, ranks=ranks)
-    result.parts = parts(depth)
-    result.peak, result.peak_by_category = highest(depth)
-    for name in ("after_forward", "flops", "held"):
-        setattr(result, name, line(getattr(first, name), getattr(last, name), depth))
-    for low, high in zip(first.collectives, last.collectives):
-        count, payload = line(low.count, high.count, depth), line(low.payload, high.payload, depth)
-        result.collectives.append(Collective(high.kind, high.group, high.dimension, count, payload))
-    result.seconds = sum(step.seconds for step in steps)
+    result = trace.line_of(steps, layers, depth, RankTrace(strategy=strategy, ranks=ranks))
+    low, high = steps[0], steps[-1]
+    result.held = trace.line(low.held, high.held, layers, depth)
+    for a, b in zip(low.collectives, high.collectives):
+        count, payload = (
+            trace.line(getattr(a, name), getattr(b, name), layers, depth) for name in ("count", "payload")
+        )
+        result.collectives.append(Collective(b.kind, b.group, b.dimension, count, payload))
     return result
 
 
@@ -479,7 +437,7 @@ def _split(model, mesh, sequence_parallel):
 def _shard(model, mesh, compute, reduce, keep):
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
     options = {"mesh": mesh, "mp_policy": policy, "reshard_after_forward": False if keep else None}
-    for module in _layers(model):
+    for module in trace.layers_of(model):
         fully_shard(module, **options)
     fully_shard(model, **options)
 
@@ -495,30 +453,12 @@ def _first_chunk_only():
         _fsdp_param._chunk_with_empty = chunk
 
 
-def _end_part_in_mid_backward(model, tracker):
-    """Memory rises or falls steadily in each half of the backward pass, so it is highest at an end of one."""
-    layers = _layers(model)
-
-    def watch(layer, arguments, out):
-        out = out[0] if isinstance(out, tuple) else out
-        if out.requires_grad:
-            out.register_hook(lambda gradient: tracker.part())
-
-    layers[max(len(layers) // 2 - 1, 0)].register_forward_hook(watch)
-
-
 def _make_gathered(model):
     """Makes the storages of whole layers, empty as between two steps, so that the tracker knows them."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.unshard()
             module.reshard()
-
-
-def _layers(model):
-    """The blocks of the model's longest list of modules: its layers."""
-    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
-    return max(lists, key=len)
 
 
 def _gathered(model):
@@ -563,10 +503,6 @@ def _local(tensor):
 
 def _bytes(tensor):
     return tensor.numel() * tensor.element_size()
-
-
-def _in_order(sizes):
-    return {category: sizes[category] for category in CATEGORIES if sizes[category]}
 
 
 def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel):

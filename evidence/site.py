@@ -45,12 +45,18 @@ begun = 0.0  # when the last build of this process began
 
 def on_nav(nav, *, config, files):
     """`mkdocs serve --dirty` builds only pages that were edited, in a second. A page also holds snippets, figures and the
-    theme: when one of these has changed, all are built."""
+    theme: when a snippet has changed, the pages that name it are built, and all when anything else has."""
     global begun
     before, begun = begun, time.time()
-    watched = (path for folder in config.watch for path in Path(folder).rglob("*") if path.is_file())
-    if serving and any(path.stat().st_mtime > before for path in watched):
-        for file in files:
+    if not serving:
+        return
+    snippets = Path(config.config_file_path).parent / "snippets"
+    watched = [path for folder in config.watch for path in Path(folder).rglob("*") if path.is_file()]
+    changed = [path for path in watched if path.stat().st_mtime > before]
+    names = {path.relative_to(snippets).as_posix() if path.is_relative_to(snippets) else "" for path in changed}
+    for file in files:
+        text = file.content_string if file.src_uri.endswith(".md") else ""
+        if any(name in text for name in names):  # "" is in every text
             file.is_modified = lambda: True
 
 

@@ -13,7 +13,9 @@ and of kernels, and the CUDA context. Bytes are bytes; 1 GiB = 2**30 bytes.
 
 import contextlib
 import copy
+import functools
 import gc
+import os
 import time
 import weakref
 from collections import Counter
@@ -63,7 +65,6 @@ NO_SYMBOLS = _CacheKeyState(None)  # every size is a number
 UNKNOWN = object()
 DEVICE = torch.ops.prim.device.default
 VIEW, UNSAFE_VIEW = aten.view.default, aten._unsafe_view.default  # here the same; PyTorch keeps nothing of the second
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
 
 OPTIMIZERS = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
@@ -98,13 +99,20 @@ ATTENTION_KERNELS = {
 class Trace:
     """One traced training step. Sizes in bytes, FLOPs as multiply and add counted apart (a matrix product is 2mnk)."""
 
-    parameters: int  # number of parameters, not bytes
+    parameters: int = 0  # number of parameters, not bytes
     peak: int = 0
     peak_by_category: dict = field(default_factory=dict)
     after_forward: dict = field(default_factory=dict)  # of the last micro-batch, before its backward pass
     flops: dict = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
-    timeline: list = field(default_factory=list)  # {category: bytes} every `TIMELINE_EVERY` operators
+    parts: list = field(default_factory=list)  # (peak, {category: bytes}) of each part of the step, see `line_of`
+    timeline: list = field(default_factory=list)  # {category: bytes} every `TIMELINE_EVERY` operators, if asked for
     seconds: float = 0.0  # that the tracing took
+
+    def take(self, tracker):
+        """What the tracker has seen of a step whose last part has ended."""
+        self.parts = [(peak, tracker.in_order(by_category)) for peak, by_category, _ in tracker.parts]
+        self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
+        self.flops, self.timeline = dict(tracker.flops), tracker.timeline
 
     @property
     def peak_gib(self):
@@ -204,17 +212,19 @@ class Tracker(TorchDispatchMode):
     - `temporaries`: everything else: the intermediate results of the backward pass and of the optimizer
     """
 
+    CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
     TIMELINE_EVERY = 20
 
-    def __init__(self, model, optimizer, inputs=()):
+    def __init__(self, model, optimizer, inputs=(), timeline=False):
         super().__init__()
+        self.parts = []  # of the step, that have ended: peak, {category: bytes} then, serial number then
         self.live = {}  # storage -> [bytes, category, weak reference, serial number]
         self.now = Counter()
         self.total, self.peak, self.peak_by_category = 0, 0, Counter()
         self._born, self._born_at_peak = 0, 0
         self.flops = Counter()
         self.timeline = []
-        self._operators = 0
+        self._keeps_timeline, self._operators = timeline, 0
         self._optimizer = optimizer
         self._claim("parameters", [*model.parameters(), *model.buffers()])
         self._claim("inputs", tree_leaves(inputs))
@@ -260,13 +270,22 @@ class Tracker(TorchDispatchMode):
         return out
 
     def _tick(self):
-        if self._operators % self.TIMELINE_EVERY == 0:
-            self.timeline.append(dict(self.now))
-        self._operators += 1
+        if self._keeps_timeline:
+            if self._operators % self.TIMELINE_EVERY == 0:
+                self.timeline.append(dict(self.now))
+            self._operators += 1
 
     def snapshot(self):
         """{category: bytes} that are alive now."""
-        return _in_order(self.now)
+        return self.in_order(self.now)
+
+    def in_order(self, sizes):
+        return {category: sizes[category] for category in self.CATEGORIES if sizes[category]}
+
+    def part(self):
+        """Ends a part of the step: the peak so far is kept in `parts`, and the next part has its own."""
+        self.parts.append((self.peak, self.peak_by_category, self._born_at_peak))
+        self.peak, self.peak_by_category, self._born_at_peak = self.total, self.now.copy(), self._born
 
     def _category(self, tensor):
         entry = self.live.get(tensor.untyped_storage()._cdata)
@@ -304,7 +323,8 @@ class Tracker(TorchDispatchMode):
             self._see(tensor, category)
             entry = self.live[tensor.untyped_storage()._cdata]
             size, before, _, born = entry
-            for counted in [self.now] + [self.peak_by_category] * (born <= self._born_at_peak):
+            peaks = [*self.parts, (self.peak, self.peak_by_category, self._born_at_peak)]
+            for counted in [self.now] + [by_category for _, by_category, born_at_peak in peaks if born <= born_at_peak]:
                 counted[before] -= size
                 counted[category] += size
             entry[1] = category
@@ -325,10 +345,6 @@ class Tracker(TorchDispatchMode):
         self.flops["backward" if backward else "forward"] += flops
         if backward and torch.is_grad_enabled():
             self.flops["recomputation"] += flops
-
-
-def _in_order(sizes):
-    return {category: sizes[category] for category in CATEGORIES if sizes[category]}
 
 
 def _state(optimizer):
@@ -465,6 +481,71 @@ def language_batch(model, batch_size, sequence_length):
     return {"input_ids": ids, "labels": ids if predicts_tokens else torch.zeros(batch_size, dtype=torch.long)}
 
 
+def with_layers(config, number):
+    """The configuration of the same model with so many layers."""
+    config = copy.deepcopy(config)
+    config.num_hidden_layers = number
+    return config
+
+
+def by_layers(step):
+    """Decorates a function that traces a step: its second argument is the configuration; it returns a `Trace` or a
+    dictionary of numbers.
+
+    With EVIDENCE_LAYERS in the environment, such as "2,4", what it returns for a deeper model is the line through its
+    models of 2 and of 4 layers. The tests set it for notebooks: records are made without it, of whole models, and the two
+    must agree. A timeline has no such line: where it is asked for, the model is traced whole.
+    """
+
+    @functools.wraps(step)
+    def traced(first, config, *arguments, **options):
+        layers = [int(number) for number in os.environ.get("EVIDENCE_LAYERS", "").split(",") if number]
+        if not layers or config.num_hidden_layers <= layers[-1] or options.get("timeline"):
+            return step(first, config, *arguments, **options)
+        steps = [step(first, with_layers(config, number), *arguments, **options) for number in layers]
+        if isinstance(steps[0], dict):
+            return line(steps[0], steps[-1], layers, config.num_hidden_layers)
+        return line_of(steps, layers, config.num_hidden_layers, Trace())
+
+    return traced
+
+
+def line(low, high, layers, depth):
+    """The value at `depth` on the line through `low` at the first of `layers` and `high` at the last; of a dictionary, each."""
+    if isinstance(high, dict):
+        return {key: line(low.get(key, 0), high[key], layers, depth) for key in high}
+    return round(low + (high - low) * (depth - layers[0]) / (layers[-1] - layers[0]))
+
+
+def line_of(steps, layers, depth, result):
+    """Fills `result` with what a model of `depth` layers gives, from traces of shallow ones: each layer adds the same.
+
+    steps: one `Trace` for each of `layers`, from the shallowest to the deepest. Where a model's layers take turns (every
+    second one checkpointed, a sliding window in some), `layers` and `depth` differ by whole turns.
+
+    The peak moves with the depth: that of a shallow model comes with the loss, that of a deep one may come with the last
+    gradients. So each part of the step has a line of its own (the forward pass, the backward pass up to its middle and from
+    there, the optimizer's step), and the highest counts. The models between the first and
+    the last must lie on it, or it raises ValueError.
+    """
+    first, *middle, last = steps
+
+    def parts(depth):
+        both = zip(first.parts, last.parts, strict=True)
+        return [(line(a, b, layers, depth), line(low, high, layers, depth)) for (a, low), (b, high) in both]
+
+    for step, number in zip(middle, layers[1:]):
+        if abs(step.peak / max(peak for peak, _ in parts(number)) - 1) > 0.002:
+            raise ValueError(f"the peaks of models of {layers} layers do not lie on one line: take deeper ones")
+    result.parts = parts(depth)
+    result.peak, result.peak_by_category = max(result.parts, key=lambda part: part[0])
+    for name in ("parameters", "after_forward", "flops"):
+        setattr(result, name, line(getattr(first, name), getattr(last, name), layers, depth))
+    result.seconds = sum(step.seconds for step in steps)
+    return result
+
+
+@by_layers
 def training_step(
     model_class,
     config,
@@ -477,6 +558,7 @@ def training_step(
     optimizer="adamw",
     accumulation=1,
     attention="auto",
+    timeline=False,
 ):
     """Traces one training step: `accumulation` x (forward, backward), optimizer step. Returns a `Trace`.
 
@@ -487,6 +569,7 @@ def training_step(
     activation_checkpointing: True for every layer, or n for every n-th.
     optimizer: a name in `OPTIMIZERS`, or a function from parameters to an optimizer.
     attention: "auto", "flash" or "efficient" for PyTorch's fused kernels, "eager" for the one that writes all scores.
+    timeline: whether to keep what is alive every 20 operators.
 
     Every sequence has its full length: no padding, no packing. The optimizer's state exists before the step, as it does from the second step of a real run on.
     A third micro-batch, and each later one, begins with the same tensors as the second and does the same: it is not run, its FLOPs are those of the second.
@@ -504,22 +587,44 @@ def training_step(
         create_state(model, optimizer)
         batch = language_batch(model, batch_size, sequence_length)
         result = Trace(parameters=sum(p.numel() for p in model.parameters()))
-        with Tracker(model, optimizer, batch) as tracker:
+        with Tracker(model, optimizer, batch, timeline) as tracker:
+            end_part_in_mid_backward(model, tracker)
             for _ in range(min(accumulation, 2)):
                 before = tracker.flops.copy()
                 with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
                     loss = model(**batch).loss
                 result.after_forward = tracker.snapshot()
+                tracker.part()
                 (loss / accumulation).backward()
                 del loss
+                tracker.part()
             for kind, flops in (tracker.flops - before).items():  # of the second micro-batch, for those that are left
                 tracker.flops[kind] += max(0, accumulation - 2) * flops
             optimizer.step()
             optimizer.zero_grad()
-    result.peak, result.peak_by_category = tracker.peak, _in_order(tracker.peak_by_category)
-    result.flops, result.timeline = dict(tracker.flops), tracker.timeline
+            tracker.part()
+    result.take(tracker)
     result.seconds = time.perf_counter() - started
     return result
+
+
+def layers_of(model):
+    """The blocks of the model's longest list of modules: its layers."""
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len, default=[])
+
+
+def end_part_in_mid_backward(model, tracker):
+    """Memory rises or falls steadily in each half of the backward pass, so it is highest at an end of one."""
+    layers = layers_of(model)
+
+    def watch(layer, arguments, out):
+        out = tree_leaves(out)[0]
+        if out.requires_grad:
+            out.register_hook(lambda gradient: tracker.part())
+
+    if len(layers):
+        layers[max(len(layers) // 2 - 1, 0)].register_forward_hook(watch)
 
 
 def build_model(model_class, config, dtype, attention):

@@ -53,13 +53,14 @@ logging.disable(logging.WARNING)  # the packages below say at import what they d
 warnings.simplefilter("ignore")
 
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, Qwen3Config, Qwen3MoeConfig, set_seed
 from transformers.utils.logging import disable_progress_bar
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, peak_memory, rounds
-from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, fake, training_step
+from evidence.trace import GiB, fake, training_step
 
 disable_progress_bar()
 set_matplotlib_formats("svg")
@@ -81,45 +82,23 @@ llama_8b = LlamaConfig(
 LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
-MADE = {}  # by configuration
+class WithAdapters:
+    """For the tracer in place of a class of transformers: the same model with adapters, without data."""
 
-
-def adapted(config):
-    """The bf16 model with fp32 adapters on the meta device: shapes and dtypes, no memory."""
-    if id(config) not in MADE:
-        with torch.device("meta"):
-            MADE[id(config)] = get_peft_model(AutoModelForCausalLM.from_config(config, dtype=BF16, attn_implementation=UNMASKED_SDPA), LORA)
-    return copy.deepcopy(MADE[id(config)])
+    @staticmethod
+    def from_config(config, **options):
+        with unset_fake_temporarily(), torch.device("meta"):  # peft replaces modules, which fake tensors do not allow
+            model = get_peft_model(AutoModelForCausalLM.from_config(config, **options), copy.deepcopy(LORA))  # which peft fills in
+        return model.to_empty(device="cpu")
 
 
 # %% [markdown]
-# A traced step of it: the same parts as `evidence.trace.training_step`, with an optimizer over what is trainable. peft
-# keeps the adapters in fp32, and `Trainer(bf16=True)` computes under autocast. So autocast is on unless we ask otherwise.
+# A traced step of it. peft keeps the adapters in fp32, and `Trainer(bf16=True)` computes under autocast. So autocast is on
+# unless we ask otherwise.
 
 # %%
-def lora_step(length, config=llama_8b, checkpointing=False, autocast=True):
-    """Traces forward, backward and AdamW step on one sequence; returns the tracker and what is alive after the forward."""
-    model = adapted(config)
-    with fake(), GpuOperators():
-        model.to_empty(device="cpu").train()
-        if checkpointing:  # transformers up to 5.17 has the old name
-            (getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable)()
-        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trainable, fused=True)
-        for parameter in trainable:  # a first step, so that the optimizer's state exists
-            parameter.grad = torch.empty_like(parameter)
-        optimizer.step()
-        optimizer.zero_grad()
-        ids = torch.zeros(1, length, dtype=torch.long)
-        with Tracker(model, optimizer, [ids]) as tracker:
-            with torch.autocast("cpu", dtype=BF16, enabled=autocast):
-                loss = model(input_ids=ids, labels=ids).loss
-            forward = tracker.snapshot()
-            loss.backward()
-            del loss
-            optimizer.step()
-            optimizer.zero_grad()
-    return tracker, forward
+def lora_step(length, config=llama_8b, autocast=BF16, **options):
+    return training_step(WithAdapters, config, 1, length, dtype=BF16, autocast=autocast, **options)
 
 
 def full_step(length, config=llama_8b, **options):
@@ -130,34 +109,34 @@ LENGTHS = [512, 2048, 8192]
 full = {length: full_step(length) for length in LENGTHS}
 lora = {length: lora_step(length) for length in LENGTHS}
 full_checkpointed = full_step(8192, activation_checkpointing=True)
-lora_checkpointed, _ = lora_step(8192, checkpointing=True)
+lora_checkpointed = lora_step(8192, activation_checkpointing=True)
 
 # %%
 table(
     "lora-length", "Peak memory against sequence length, Llama-8B class, batch 1, bf16 weights, AdamW",
     {"length": "Tokens", "full": "Full fine-tuning, GiB", "lora": "LoRA, GiB",
      "full_activations": "Full: activations after forward, GiB", "lora_activations": "LoRA: activations after forward, GiB"},
-    [{"length": length, "full": full[length].peak_gib, "lora": lora[length][0].peak / GiB,
-      "full_activations": full[length].after_forward["activations"] / GiB, "lora_activations": lora[length][1]["activations"] / GiB}
+    [{"length": length, "full": full[length].peak_gib, "lora": lora[length].peak_gib,
+      "full_activations": full[length].after_forward["activations"] / GiB, "lora_activations": lora[length].after_forward["activations"] / GiB}
      for length in LENGTHS],
     kind="traced",
 )
 figure, axes = plt.subplots(figsize=(7, 3))
 for label, peaks, colour in (
     ("full", [step.peak_gib for step in full.values()], "#c45500"),
-    ("LoRA", [tracker.peak / GiB for tracker, _ in lora.values()], "#0072b2"),
+    ("LoRA", [step.peak_gib for step in lora.values()], "#0072b2"),
 ):
     axes.plot(LENGTHS, peaks, marker="o", label=label, color=colour)
 axes.set(xscale="log", xlabel="tokens", ylabel="peak, GiB", ylim=(0, None))
 axes.set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS])
-axes.plot([8192], [lora_checkpointed.peak / GiB], marker="o", color="#00805c", label="LoRA, checkpointing")
+axes.plot([8192], [lora_checkpointed.peak_gib], marker="o", color="#00805c", label="LoRA, checkpointing")
 axes.minorticks_off()
 axes.legend(frameon=False)
 plt.show()
 
 # %%
-tracker, forward = lora[512]
-base = adapted(llama_8b)
+with fake():
+    base = WithAdapters.from_config(llama_8b)
 adapter_parameters = sum(p.numel() for p in base.parameters() if p.requires_grad)
 all_parameters = sum(p.numel() for p in base.parameters()) - adapter_parameters
 
@@ -166,9 +145,9 @@ def saving(before, after):
     return 100 * (1 - after / before)
 
 
-def state(tracker):
+def state(step):
     """Gradients and optimizer state at the peak, or all gradients where the peak came before them, in bytes."""
-    return tracker.peak_by_category["optimizer"] + 4 * adapter_parameters
+    return step.peak_by_category["optimizer"] + 4 * adapter_parameters
 
 
 claim("lora-trainable", "Trainable parameters of LoRA, rank 16, beside every linear layer of an 8B Llama",
@@ -176,17 +155,17 @@ claim("lora-trainable", "Trainable parameters of LoRA, rank 16, beside every lin
 claim("lora-trainable-share", "Share of these trainable parameters in the parameters of the 8B Llama",
       100 * adapter_parameters / all_parameters, "%", kind="traced", at_least=0.51, at_most=0.53)
 claim("lora-state", "Gradients and AdamW state of these adapters, in fp32",
-      state(tracker) / GiB, "GiB", kind="traced", at_least=0.46, at_most=0.48)
+      state(lora[512]) / GiB, "GiB", kind="traced", at_least=0.46, at_most=0.48)
 claim("full-state", "Gradients and AdamW state of the same 8B Llama, fully fine-tuned in bf16",
       full[512].gib("gradients") + full[512].gib("optimizer"), "GiB", kind="traced", at_least=44.5, at_most=45.2)
 claim("lora-saving-512", "What LoRA saves of the peak of full fine-tuning in bf16, 8B Llama, batch 1 x 512 tokens",
-      saving(full[512].peak, tracker.peak), "%", kind="traced", at_least=65, at_most=69)
+      saving(full[512].peak, lora[512].peak), "%", kind="traced", at_least=65, at_most=69)
 claim("lora-saving-8192", "What LoRA saves of the peak of full fine-tuning in bf16, 8B Llama, batch 1 x 8,192 tokens",
-      saving(full[8192].peak, lora[8192][0].peak), "%", kind="traced", at_least=22, at_most=26)
+      saving(full[8192].peak, lora[8192].peak), "%", kind="traced", at_least=22, at_most=26)
 claim("lora-checkpointing-8192", "What LoRA saves of the peak of full fine-tuning in bf16 at 8,192 tokens, both with activation checkpointing",
       saving(full_checkpointed.peak, lora_checkpointed.peak), "%", kind="traced", at_least=50, at_most=54)
 claim("lora-checkpointed-peak", "Peak memory of a LoRA step of an 8B Llama with activation checkpointing, batch 1 x 8,192 tokens",
-      lora_checkpointed.peak / GiB, "GiB", kind="traced", at_least=28.5, at_most=30)
+      lora_checkpointed.peak_gib, "GiB", kind="traced", at_least=28.5, at_most=30)
 
 # %% [markdown]
 # The activations do not shrink. A frozen weight needs no saved input, but the adapter beside it does.
@@ -197,9 +176,9 @@ def flops(step):
 
 
 claim("lora-activations", "Activations of a LoRA step after the forward pass against full fine-tuning, 8B Llama, 2,048 tokens",
-      lora[2048][1]["activations"] / full[2048].after_forward["activations"], "x", kind="traced", at_least=1.03, at_most=1.12)
+      lora[2048].after_forward["activations"] / full[2048].after_forward["activations"], "x", kind="traced", at_least=1.03, at_most=1.12)
 claim("lora-flops", "What LoRA saves of the FLOPs of a full fine-tuning step, 8B Llama, 2,048 tokens",
-      saving(flops(full[2048]), flops(lora[2048][0])), "%", kind="traced", at_least=29, at_most=32)
+      saving(flops(full[2048]), flops(lora[2048])), "%", kind="traced", at_least=29, at_most=32)
 
 # %% [markdown]
 # ## LoRA on a model of one billion parameters
@@ -213,12 +192,12 @@ llama_1b = LlamaConfig(
     tie_word_embeddings=False, use_cache=False,
 )
 full_1b = {length: full_step(length, llama_1b) for length in LENGTHS}
-lora_1b = {length: lora_step(length, llama_1b)[0] for length in LENGTHS}
-checkpointed_1b = lora_step(8192, llama_1b, checkpointing=True)[0]
+lora_1b = {length: lora_step(length, llama_1b) for length in LENGTHS}
+checkpointed_1b = lora_step(8192, llama_1b, activation_checkpointing=True)
 table(
     "lora-1b", "Peak memory against sequence length, a Llama of 1.1 billion parameters, batch 1, bf16 weights, AdamW",
     {"length": "Tokens", "full": "Full fine-tuning, GiB", "lora": "LoRA, GiB", "saving": "LoRA saves, %"},
-    [{"length": length, "full": full_1b[length].peak_gib, "lora": lora_1b[length].peak / GiB,
+    [{"length": length, "full": full_1b[length].peak_gib, "lora": lora_1b[length].peak_gib,
       "saving": saving(full_1b[length].peak, lora_1b[length].peak)} for length in LENGTHS],
     kind="traced",
 )
@@ -236,17 +215,16 @@ claim("lora-1b-checkpointed", "What LoRA and activation checkpointing together s
 # %%
 DTYPES = {
     "fp32 adapters, autocast (bf16=True)": lora[2048],
-    "fp32 adapters, no autocast": lora_step(2048, autocast=False),
+    "fp32 adapters, no autocast": lora_step(2048, autocast=None),
 }
 table(
     "lora-dtypes", "LoRA on an 8B Llama with bf16 weights, batch 1 x 2,048 tokens",
     {"variant": "Adapters", "activations": "Activations after forward, GiB", "peak": "Peak, GiB"},
-    [{"variant": variant, "activations": forward["activations"] / GiB, "peak": tracker.peak / GiB}
-     for variant, (tracker, forward) in DTYPES.items()],
+    [{"variant": variant, "activations": step.after_forward["activations"] / GiB, "peak": step.peak_gib} for variant, step in DTYPES.items()],
     kind="traced",
 )
 claim("lora-no-autocast", "Activations of LoRA with fp32 adapters and no autocast against those with autocast, 8B Llama, 2,048 tokens",
-      DTYPES["fp32 adapters, no autocast"][1]["activations"] / lora[2048][1]["activations"], "x", kind="traced", at_least=1.28, at_most=1.38)
+      DTYPES["fp32 adapters, no autocast"].after_forward["activations"] / lora[2048].after_forward["activations"], "x", kind="traced", at_least=1.28, at_most=1.38)
 
 # %% [markdown]
 # ## QLoRA: bytes of a 4-bit weight
@@ -412,7 +390,7 @@ claim("qlora-allocated", "What QLoRA saves of the peak that PyTorch allocates in
 small_llama = LlamaConfig(vocab_size=256, hidden_size=192, intermediate_size=512, num_hidden_layers=3, num_attention_heads=3)
 CODE = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
 PROSE = "\n".join(text for _, text in sorted(pydoc_data.topics.topics.items())).encode()
-ROWS, WIDTH, LEARN, ADAPT = 8, 96, rounds(80, least=40), 30
+ROWS, WIDTH, LEARN, ADAPT = 8, 96, rounds(80, least=30), rounds(30, least=18)
 
 
 def rows_of(text, generator):

@@ -47,7 +47,9 @@ from transformers import (
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, peak_memory
-from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, build_model, checkpoint_layers, create_state, fake
+from evidence.trace import (
+    UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, by_layers, checkpoint_layers, create_state, end_part_in_mid_backward, fake,
+)
 
 logging.set_verbosity_error()
 set_matplotlib_formats("svg")
@@ -59,10 +61,13 @@ start("attention_and_loss")
 #
 # `evidence.trace.training_step` builds the model and runs the usual step. Here the step itself changes, so it is written
 # out: a batch with a mask, or a loss of one's own. `VocabularyTracker` files whatever has one column per token of the
-# vocabulary, the logits and all that the loss makes of them, under a category of its own.
+# vocabulary, the logits and all that the loss makes of them, under a category of its own. `by_layers` lets the tests trace
+# a shallow model in place of a deep one; here, every layer runs.
 
 # %%
 class VocabularyTracker(Tracker):
+    CATEGORIES = (*Tracker.CATEGORIES, "logits and loss")
+
     def __init__(self, model, optimizer, batch):
         self.vocabulary = getattr(model.config, "vocab_size", None)
         super().__init__(model, optimizer, batch)
@@ -76,6 +81,7 @@ def loss_of(model, batch):
     return model(**batch).loss
 
 
+@by_layers
 def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpointing=False, loss=loss_of, dtype=torch.bfloat16, train=True):
     """Traces forward, backward and, where `train`, an AdamW step. `attention="sdpa"` lets transformers make its mask."""
     with fake(), GpuOperators():
@@ -86,20 +92,34 @@ def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpoi
         if train:
             create_state(model, optimizer)
         batch = make_batch()
+        step = Trace(sum(p.numel() for p in model.parameters()))
         with VocabularyTracker(model, optimizer, batch) as tracker:
+            end_part_in_mid_backward(model, tracker)
             result = loss(model, batch)
-            after_forward = dict(tracker.now)
+            step.after_forward = tracker.snapshot()
+            tracker.part()
             result.backward()
             del result
+            tracker.part()
             if train:
                 optimizer.step()
                 optimizer.zero_grad()
-    return {
-        "peak": tracker.peak / GiB,
-        "logits": tracker.peak_by_category["logits and loss"] / GiB,  # at the peak
-        "activations": after_forward["activations"] / GiB,
-        "flops": tracker.flops["forward"] + tracker.flops["backward"],
-    }
+            tracker.part()
+    step.take(tracker)
+    return step
+
+
+def activations(step):
+    return step.after_forward["activations"] / GiB
+
+
+def logits(step):
+    """GiB of the logits and of what the loss makes of them, at the peak."""
+    return step.gib("logits and loss")
+
+
+def flops(step):
+    return step.flops["forward"] + step.flops["backward"]
 
 
 llama_8b = LlamaConfig(
@@ -142,7 +162,7 @@ def bert_base(batch_size, length, attention):
     step = traced(AutoModelForMaskedLM, config, tokens(batch_size, length), attention=attention, dtype=torch.float16,
                   loss=sum_of_logits, train=False)
     HELD.clear()
-    return step["peak"]
+    return step.peak_gib
 
 
 LENGTHS = [128, 256, 512, 1024, 2048, 4096]
@@ -221,7 +241,7 @@ padding = {}
 for batch_size, length in SHAPES:
     for name, attention, mask in (("flash", UNMASKED_SDPA, False), ("masked", "sdpa", True), ("eager", "eager", False)):
         step = traced(AutoModelForSequenceClassification, bert_large, classify(batch_size, length, mask), attention=attention)
-        padding[name, length] = step["activations"]
+        padding[name, length] = activations(step)
 table(
     "bert-padding", "Activations after the forward pass, BERT-large, pure bf16, 16,384 tokens per batch",
     {"shape": "Batch x tokens", "flash": "SDPA, no padding, GiB", "masked": "SDPA, one padding token, GiB", "eager": "Eager attention, GiB"},
@@ -247,11 +267,11 @@ for name, config in mistral.items():
         window[name, checkpointing] = traced(AutoModelForCausalLM, config, tokens(1, 32768), checkpointing=checkpointing,
                                              attention="sdpa" if name == "window" else UNMASKED_SDPA)
 claim("window-cost", "What a sliding window of 4,096 tokens adds to the activations of Mistral-7B with SDPA, pure bf16, batch 1 x 32,768 tokens",
-      window["window", False]["activations"] - window["full", False]["activations"], "GiB", kind="traced", at_least=74, at_most=78)
+      activations(window["window", False]) - activations(window["full", False]), "GiB", kind="traced", at_least=74, at_most=78)
 claim("window-by-hand", "A 16-bit mask of 32,768 x 32,768 in each of 32 layers, by arithmetic",
       32 * 2 * 32768**2 / GiB, "GiB", kind="derived", at_least=64, at_most=64)
 claim("window-cost-checkpointed", "What the same window adds to the peak of the step with activation checkpointing",
-      window["window", True]["peak"] - window["full", True]["peak"], "GiB", kind="traced", at_least=3, at_most=4)
+      window["window", True].peak_gib - window["full", True].peak_gib, "GiB", kind="traced", at_least=3, at_most=4)
 
 # %% [markdown]
 # ## Attention in time
@@ -348,29 +368,29 @@ in_chunks = {length: traced(AutoModelForCausalLM, llama_8b, tokens(1, length), c
 table(
     "loss-length", "Peak memory of a step, Llama-8B class, batch 1, pure bf16, AdamW, activation checkpointing",
     {"length": "Tokens", "plain": "Peak, GiB", "logits": "of it logits and loss, GiB", "chunked": "Peak, loss in chunks, GiB"},
-    [{"length": length, "plain": plain[length]["peak"], "logits": plain[length]["logits"], "chunked": in_chunks[length]["peak"]} for length in LONG],
+    [{"length": length, "plain": plain[length].peak_gib, "logits": logits(plain[length]), "chunked": in_chunks[length].peak_gib} for length in LONG],
     kind="traced",
 )
 claim("llama-peak-32k", "Peak memory of an 8B Llama step with checkpointing, pure bf16, batch 1 x 32,768 tokens",
-      plain[TOKENS]["peak"], "GiB", kind="traced", at_least=99, at_most=103)
+      plain[TOKENS].peak_gib, "GiB", kind="traced", at_least=99, at_most=103)
 claim("llama-logits-share", "Share of logits and loss in that peak",
-      100 * plain[TOKENS]["logits"] / plain[TOKENS]["peak"], "%", kind="traced", at_least=45, at_most=48)
+      100 * logits(plain[TOKENS]) / plain[TOKENS].peak_gib, "%", kind="traced", at_least=45, at_most=48)
 claim("chunked-peak-32k", "The same step with the loss in chunks of 2,048 tokens",
-      in_chunks[TOKENS]["peak"], "GiB", kind="traced", at_least=65, at_most=69)
+      in_chunks[TOKENS].peak_gib, "GiB", kind="traced", at_least=65, at_most=69)
 claim("chunked-saving-32k", "What the loss in chunks saves of the peak of an 8B Llama step with checkpointing, 32,768 tokens",
-      100 * (1 - in_chunks[TOKENS]["peak"] / plain[TOKENS]["peak"]), "%", kind="traced", at_least=32, at_most=36)
+      100 * (1 - in_chunks[TOKENS].peak_gib / plain[TOKENS].peak_gib), "%", kind="traced", at_least=32, at_most=36)
 claim("chunked-saving-4k", "What the loss in chunks saves of the peak of an 8B Llama step with checkpointing, 4,096 tokens",
-      100 * (1 - in_chunks[4096]["peak"] / plain[4096]["peak"]), "%", kind="traced", at_least=-0.5, at_most=0.5)
+      100 * (1 - in_chunks[4096].peak_gib / plain[4096].peak_gib), "%", kind="traced", at_least=-0.5, at_most=0.5)
 claim("chunked-flops", "FLOPs that the loss in chunks adds to an 8B Llama step with checkpointing, 32,768 tokens",
-      100 * (in_chunks[TOKENS]["flops"] / plain[TOKENS]["flops"] - 1), "%", kind="traced", at_least=0.5, at_most=1.2)
+      100 * (flops(in_chunks[TOKENS]) / flops(plain[TOKENS]) - 1), "%", kind="traced", at_least=0.5, at_most=1.2)
 qwen = traced(AutoModelForCausalLM, qwen_8b, tokens(1, TOKENS), checkpointing=True)
 claim("qwen-logits", "Logits and loss at the peak of a Qwen3-8B class step with checkpointing, pure bf16, batch 1 x 32,768 tokens",
-      qwen["logits"], "GiB", kind="traced", at_least=55, at_most=56.5)
+      logits(qwen), "GiB", kind="traced", at_least=55, at_most=56.5)
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.8))
 for label, steps, colour in (("usual loss", plain, "#c45500"), ("loss in chunks", in_chunks, "#0072b2")):
-    axes.plot(LONG, [steps[length]["peak"] for length in LONG], marker="o", label=label, color=colour)
+    axes.plot(LONG, [steps[length].peak_gib for length in LONG], marker="o", label=label, color=colour)
 axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="peak, GiB")
 axes.set_xticks(LONG, [f"{length:,}" for length in LONG])
 axes.set_yticks([60, 100, 200], ["60", "100", "200"])
@@ -392,7 +412,7 @@ def a_quarter(model, batch):
 
 kept = traced(AutoModelForCausalLM, llama_8b, tokens(1, TOKENS), checkpointing=True, loss=a_quarter)
 claim("quarter-peak", "Peak memory of an 8B Llama step with checkpointing at 32,768 tokens with logits for one token in four",
-      kept["peak"], "GiB", kind="traced", at_least=65, at_most=70)
+      kept.peak_gib, "GiB", kind="traced", at_least=65, at_most=70)
 
 # %% [markdown]
 # ## The same loss, the same gradients?

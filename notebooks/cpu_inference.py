@@ -243,7 +243,7 @@ decoder_claims("nf4", "nf4, bitsandbytes", *((0.4, 6), (1.1, 5)) if with_bf16 el
 def nf4_in_bf16():
     """How much longer a prompt takes when nf4 computes in bf16 that the CPU has to emulate."""
     emulated = METHODS["nf4, bitsandbytes"](copy.deepcopy(model), torch.bfloat16).eval()
-    timings = interleaved({"fp32": first_token(decoders["nf4, bitsandbytes"]), "bf16": first_token(emulated)}, repeats=2)
+    timings = interleaved({"fp32": first_token(decoders["nf4, bitsandbytes"]), "bf16": first_token(emulated)}, repeats=2, warmup=0)
     return timings["bf16"].best / timings["fp32"].best
 
 

@@ -236,7 +236,7 @@ def only_two():
     hooks = {"none": None, "bf16": lambda ddp: ddp.register_comm_hook(None, bf16), "PowerSGD, rank 4": power(4), "PowerSGD, rank 1": power(1)}
     found["compression"] = {}
     for name, register in hooks.items():
-        losses, compressed = train(rounds(40, least=20), register)
+        losses, compressed = train(rounds(40, least=14), register)
         found["compression"][name] = {"loss": sum(losses[-10:]) / 10, "wire": wire(lambda: step(compressed, short))}
 
     # Time of forward and backward pass: without communication, with DDP's overlap, with one all-reduce behind the pass

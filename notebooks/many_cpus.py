@@ -253,7 +253,7 @@ def train(steps, way="ddp", accumulation=1, period=8):
 
 
 found["alone"], found["together"] = train(8, "alone")[0], train(8)[0]
-MANY = rounds(48, least=24)
+MANY = rounds(48, least=16)
 found["quality"] = {"ddp": train(MANY)[1], "bf16": train(MANY, "bf16")[1], "accumulation": train(MANY, accumulation=4)[1], "local": train(MANY, "local")[1]}
 
 # Bytes and time of a step

@@ -151,7 +151,7 @@ claim("llama-weight-copies", "bf16 copies of the weights that autocast keeps for
 # in the forward pass and are replaced by gradients in the backward pass.
 
 # %% alt="Stacked areas over one step: weights and optimizer state are constant, activations grow and then give way to gradients."
-bert_fp32 = bert(4)
+bert_fp32 = bert(4, timeline=True)
 CATEGORIES = ["parameters", "optimizer", "gradients", "activations", "temporaries"]
 COLOURS = ["#0072b2", "#00805c", "#8a6d00", "#c45500", "#5b5b66"]  # readable by the colour-blind
 points = len(bert_fp32.timeline)

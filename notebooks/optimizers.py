@@ -67,7 +67,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, rounds
-from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, fake, language_batch
+from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, by_layers, end_part_in_mid_backward, fake, language_batch
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "optimizers"  # the same figure at every run
@@ -170,8 +170,10 @@ def without_values():
             setattr(module, name, function) if function else delattr(module, name)
 
 
-def trace(name, config=llama_8b, dtype=torch.bfloat16, step=True, **arguments):
-    """Parameters, state in bytes, and with `step` the peak of a training step, batch 1 x 512 tokens, in bytes."""
+@by_layers
+def trace(name, config, dtype=torch.bfloat16, step=True, **arguments):
+    """Numbers of a model and its optimizer: parameters, bytes of the state and of GaLore's projections, and with `step` the
+    peak of each part of a training step, batch 1 x 512 tokens, in bytes."""
     with without_values():
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=UNMASKED_SDPA).train()
         with unset_fake_temporarily():
@@ -182,14 +184,24 @@ def trace(name, config=llama_8b, dtype=torch.bfloat16, step=True, **arguments):
             parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
         optimizer.step()
         optimizer.zero_grad()
-        result = {"parameters": sum(p.numel() for p in model.parameters()), "state": state_bytes(optimizer), "optimizer": optimizer}
+        projections = [kept["projector"].ortho_matrix for kept in optimizer.state.values() if "projector" in kept and name.startswith("galore")]
+        result = {
+            "parameters": sum(p.numel() for p in model.parameters()), "state": state_bytes(optimizer),
+            "projections": sum(p.numel() * p.element_size() for p in projections), "kept alive": sum(p.untyped_storage().nbytes() for p in projections),
+        }
         if step:
             batch = language_batch(model, 1, 512)
             with Tracker(model, optimizer, batch) as tracker:
-                model(**batch).loss.backward()
+                end_part_in_mid_backward(model, tracker)
+                loss = model(**batch).loss
+                tracker.part()
+                loss.backward()
+                del loss
+                tracker.part()
                 optimizer.step()
                 optimizer.zero_grad()
-            result["peak"] = tracker.peak
+                tracker.part()
+            result["peaks"] = {number: peak for number, (peak, *_) in enumerate(tracker.parts)}
     return result
 
 
@@ -205,10 +217,10 @@ METHODS = {  # label: name, arguments
     "Schedule-free AdamW": ("schedule_free_adamw", {}), "LOMO": ("lomo", {}), "Muon and AdamW": ("muon", {}),
 }
 TORCHAO = {"torchao 8-bit", "torchao 4-bit"}  # the tracker cannot look into their quantised tensors during a step
-fp32 = {label: trace(name, dtype=torch.float32, step=False, **arguments) for label, (name, arguments) in METHODS.items()
+fp32 = {label: trace(name, llama_8b, torch.float32, step=False, **arguments) for label, (name, arguments) in METHODS.items()
         if name not in ("adamw foreach", "adamw loop")}
 fp32 |= {label: fp32["AdamW, fused"] for label in ("AdamW, foreach", "AdamW, loop")}  # the same state
-bf16 = {label: trace(name, step=label not in TORCHAO, **arguments) for label, (name, arguments) in METHODS.items()}
+bf16 = {label: trace(name, llama_8b, step=label not in TORCHAO, **arguments) for label, (name, arguments) in METHODS.items()}
 per_parameter = {label: step["state"] / step["parameters"] for label, step in fp32.items()}
 table(
     "state", "Optimizer state of an 8B Llama after a step",
@@ -257,7 +269,7 @@ claim("state-3b-adafactor", "State of Adafactor, 3B Llama with fp32 weights", of
 # comes in `optimizer.step()`.
 
 # %%
-peaks = {label: step["peak"] / GiB for label, step in bf16.items() if "peak" in step}
+peaks = {label: max(step["peaks"].values()) / GiB for label, step in bf16.items() if "peaks" in step}
 table(
     "peak", "Peak memory of a training step of an 8B Llama in pure bf16, batch 1 x 512 tokens",
     {"optimizer": "Optimizer", "peak": "Peak, GiB", "state": "Of it state, GiB", "saved": "Below fused AdamW, GiB"},
@@ -289,11 +301,6 @@ claim("peak-lomo", f"The {WHERE}, LOMO", peaks["LOMO"], "GiB", kind="traced", at
 # returned, and in fp32 nobody copies it: the slice keeps the whole factor. Under LoRA, only the adapters have state.
 
 # %%
-bnb = fp32["bitsandbytes 8-bit"]["optimizer"]
-whole = {p.numel() for p, kept in bnb.state.items() if kept["state1"].dtype == torch.float32 and p.numel() >= 4096}
-small = {p.numel() for p, kept in bnb.state.items() if kept["state1"].dtype == torch.float32 and p.numel() < 4096}
-norms = [p.numel() for p, kept in bnb.state.items() if p.ndim == 1]
-print(f"32-bit state in tensors of {whole} and {small} elements; norms have {set(norms)}")
 claim("bnb-embedding-share", "Share of the embedding in the state of bitsandbytes' 8-bit AdamW, 8B Llama as Trainer sets it up",
       100 * 8 * llama_8b.vocab_size * llama_8b.hidden_size / fp32["bitsandbytes 8-bit"]["state"], "%", kind="traced", at_least=20, at_most=23)
 half_billion = LlamaConfig(  # the shapes of Qwen2-0.5B: one matrix is embedding and head
@@ -303,10 +310,9 @@ half_billion = LlamaConfig(  # the shapes of Qwen2-0.5B: one matrix is embedding
 tied = trace("adamw_bnb_8bit", half_billion, torch.float32, step=False)
 claim("bnb-small-model", f"State of bitsandbytes' 8-bit AdamW, {tied['parameters'] / 1e9:.2f}B Llama with a tied embedding of 151,936 rows",
       tied["state"] / tied["parameters"], "bytes per parameter", kind="traced", at_least=3.4, at_most=4)
-galore = fp32["GaLore, rank 128"]["optimizer"]
-projections = [kept["projector"].ortho_matrix for kept in galore.state.values() if "projector" in kept]
+galore = fp32["GaLore, rank 128"]
 claim("galore-view", "Bytes that GaLore's projections keep alive with fp32 weights against the bytes of their elements, 8B Llama, rank 128",
-      sum(p.untyped_storage().nbytes() for p in projections) / sum(p.numel() * p.element_size() for p in projections), "x", kind="traced",
+      galore["kept alive"] / galore["projections"], "x", kind="traced",
       at_least=20, at_most=60)
 
 
@@ -419,7 +425,8 @@ claim("galore-refresh", f"Time of GaLore's step when it decomposes the gradients
 # A Llama of two layers learns to predict the next byte of the standard library's own source code, and is judged on a part of
 # it that it has not seen. Every optimizer sees the same batches from the same weights, for three seeds. The 8- and 4-bit forms take
 # AdamW's learning rate, since they stand in for it. The others take the best of rates a factor of about three apart, found on a
-# seed of its own; `SWEEP = True` searches again. torchao runs here without its compiler.
+# seed of its own; `SWEEP = True` searches again. torchao runs here without its compiler. On a CPU without bf16 instructions the two
+# that multiply in bf16 take more time than all others together: the tests leave them to the record.
 
 # %%
 SWEEP = False
@@ -473,6 +480,8 @@ RUNS = {  # label: name, learning rate, arguments
     "Adafactor": ("adafactor", 1e-2, {}), "GaLore, rank 24": ("galore_adamw", 3e-2, RANK_24), "APOLLO, rank 24": ("apollo_adamw", 3e-2, RANK_24),
     "Schedule-free AdamW": ("schedule_free_adamw", 1e-2, {"warmup_steps": STEPS // 10}), "LOMO": ("lomo", 0.3, {}), "Muon and AdamW": ("muon", 3e-2, {}),
 }
+LEFT = "this CPU has no bf16 instructions, and this is a test" if NO_BF16 and not rounds(1, least=0) else None
+RUNS = {label: run for label, run in RUNS.items() if not LEFT or label not in ("AdamW, pure bf16", "Muon and AdamW")}
 with torch.compiler.set_stance("force_eager"):
     if SWEEP:
         for label, (name, _, arguments) in RUNS.items():
@@ -503,7 +512,7 @@ NATS = "nats per byte"
 claim("loss-adamw", "Loss of AdamW on unseen text, mean of three seeds", mean["AdamW"], NATS, kind="measured", at_least=2.2, at_most=2.9)
 claim("loss-noise", "Range of that loss over three seeds", max(losses["AdamW"]) - min(losses["AdamW"]), NATS, kind="measured", at_most=0.3)
 claim("loss-pure-bf16", "Loss of AdamW in pure bf16 less that of AdamW in fp32 at the same learning rate, mean of three seeds",
-      mean["AdamW, pure bf16"] - mean["AdamW"], NATS, kind="measured", at_least=-0.1, at_most=0.3)
+      None if LEFT else mean["AdamW, pure bf16"] - mean["AdamW"], NATS, kind="measured", at_least=-0.1, at_most=0.3, because=LEFT)
 claim("loss-bnb", "Loss of bitsandbytes' 8-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",
       mean["bitsandbytes 8-bit"] - mean["AdamW"], NATS, kind="measured", at_least=-0.01, at_most=0.01)
 claim("loss-torchao-4bit", "Loss of torchao's 4-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",

@@ -402,12 +402,15 @@ for name, prepared in (
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, **kind)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), **kind)
-    for number in range(2):
-        tracker = RankTracker(model, getattr(optimizer, "optim", optimizer), [line])
-        with tracker:
-            model(input_ids=line, labels=line).loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+
+    def step():
+        model(input_ids=line, labels=line).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()  # makes the state of the optimizer, as it is from the second step on
+    with RankTracker(model, getattr(optimizer, "optim", optimizer), [line]) as tracker:
+        step()
     memory[name] = {"peak": tracker.peak, "by_category": dict(tracker.peak_by_category),
                     "collectives": {c.kind: c.count for c in tracker.collectives.values()},
                     "bytes": {c.kind: c.payload for c in tracker.collectives.values()}}
@@ -442,7 +445,7 @@ LOAD = r'''
 # Host memory while a checkpoint is loaded
 if os.path.exists("/proc/self/status"):  # Linux. M_MMAP_THRESHOLD: larger blocks go back to the system as soon as they are freed
     ctypes.CDLL(None).mallopt(-3, 65536)
-large = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=4, num_attention_heads=16, vocab_size=8000, use_cache=False)
+large = LlamaConfig(hidden_size=768, intermediate_size=2048, num_hidden_layers=4, num_attention_heads=12, vocab_size=6000, use_cache=False)
 
 
 def anonymous():

@@ -192,7 +192,7 @@ claim("headers", f"Time of compiling a single line first, {'wall time' if GPU el
 claim("compile-small-batch", f"Speed of a compiled training step against an eager one at batch {SMALL_BATCH}, {length} tokens per row, {size}",
       small["speed"], "x", kind="measured", at_least=1.05, at_most=5, spread=small.get("spread"), because=COMPILER)
 claim("compile-large-batch", f"Speed of a compiled training step against an eager one at batch {LARGE_BATCH}, {length} tokens per row, {size}",
-      large["speed"], "x", kind="measured", at_least=0.95, at_most=3, spread=large.get("spread"), because=COMPILER)
+      large["speed"], "x", kind="measured", at_least=0.9, at_most=3, spread=large.get("spread"), because=COMPILER)
 claim("compile-break-even", f"Training steps after which compiling has paid at batch {LARGE_BATCH}, {length} tokens per row, {size}",
       large["pays"], "steps", kind="measured", at_least=20, at_most=1e5, because=COMPILER or "compiled steps are no faster here")
 claim("compile-loss", "Relative difference of the loss of a compiled model from the eager one after 16 training steps",
@@ -225,16 +225,18 @@ claim("compile-varying-break-even", "Training steps after which compiling has pa
 # %% [markdown]
 # ## One layer compiled and used for all
 #
-# The layers of a transformer are alike. `compile_regions` of Accelerate compiles one of them and runs it for all.
+# The layers of a transformer are alike. `compile_regions` of Accelerate compiles one of them and runs it for all. Here the
+# forward pass alone, which is enough to compare the two ways.
 
 # %%
+@torch.no_grad()
 def cost_of_first(model, rows, how):
-    """Seconds of the first step beyond those of a later one."""
+    """Seconds of the first forward pass beyond those of a later one."""
     torch._dynamo.reset()
-    step = training_step(how(model), rows)
+    model, batch = how(model), {key: value.to(device) for key, value in rows.items()}
     with fresh_cache():  # no kernel of the cells above, or of the other way
-        first = seconds_of(step)
-    return first - min(seconds_of(step) for _ in range(4))
+        first = seconds_of(lambda: model(**batch))
+    return first - min(seconds_of(lambda: model(**batch)) for _ in range(4))
 
 
 LAYERS = 4
@@ -242,7 +244,7 @@ regional = {} if COMPILER else {
     name: cost_of_first(llama(num_hidden_layers=LAYERS), random_rows(SMALL_BATCH, length), how)
     for name, how in (("whole", whole), ("regions", compile_regions))
 }
-claim("compile-regions", f"Cost of the first step where one layer is compiled for all {LAYERS}, against compiling the whole model",
+claim("compile-regions", f"Cost of the first forward pass where one layer is compiled for all {LAYERS}, against compiling the whole model",
       regional["regions"] / regional["whole"] if regional else None, "x", kind="measured", at_least=0.2, at_most=0.95, because=COMPILER)
 
 # %% [markdown]
@@ -484,7 +486,7 @@ def microseconds_per_token(batch_size, number):
     return {name: 1e6 * timing.best / real[name] for name, timing in timings.items()}
 
 
-at_8, at_32 = microseconds_per_token(8, 8), microseconds_per_token(32, 1)
+at_8, at_32 = microseconds_per_token(8, 5), microseconds_per_token(32, 1)
 table("time-per-token", f"Training time per real token of {size}, sdpa attention",
       {"batch": "Batch size", "fixed": "Padded to 512, µs", "longest": "Padded to the longest, µs", "grouped": "Grouped by length, µs",
        "flat": "Padding-free, µs"},

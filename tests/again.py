@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-OF_THE_TESTS = ("EVIDENCE_SECONDS", "OMP_NUM_THREADS", "PYTHON_EXEC", "JUPYTER_PATH")
+OF_THE_TESTS = ("EVIDENCE_SECONDS", "EVIDENCE_LAYERS", "OMP_NUM_THREADS", "PYTHON_EXEC", "JUPYTER_PATH")
 BROKEN = re.compile(r"MeasuredOutOfBound\S*: (.*)")
 
 

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
 from bs4 import BeautifulSoup
 
-from evidence.browser import Host, chromium
+from evidence.browser import DESKTOP, Host, chromium, forget
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
@@ -61,7 +61,7 @@ def parsed(page):
 def release():
     """Closes the browser and the host, and forgets what was parsed; who asks again gets them again."""
     _open.close()
-    for kept in (parsed_file, host, browser):
+    for kept in (parsed_file, host, browser, kept_tab):
         kept.cache_clear()
 
 
@@ -74,3 +74,48 @@ def host():
 @cache
 def browser():
     return _open.enter_context(chromium())
+
+
+@cache
+def kept_tab():
+    return browser().new_context().new_page()
+
+
+@contextmanager
+def tab(viewport=DESKTOP, color_scheme="light", permissions=(), scripts=True):
+    """A tab as good as new: a context of its own would take a process of its own, and a second of CPU time.
+
+    What the built site has stored is forgotten. Other hosts have other ports, and what they store is out of reach.
+    """
+    opened = kept_tab()
+    if host.cache_info().currsize:
+        forget(opened, host())
+    opened.goto("about:blank")
+    opened.context.grant_permissions(list(permissions))
+    opened.set_viewport_size(viewport)
+    opened.emulate_media(media="null", color_scheme=color_scheme)
+    session = opened.context.new_cdp_session(opened)
+    session.send("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+    try:
+        yield opened
+    finally:
+        session.send("Emulation.setScriptExecutionDisabled", {"value": False})
+        session.detach()
+        opened.context.clear_permissions()
+        for other in opened.context.pages:
+            if other != opened:
+                other.close()
+
+
+@contextmanager
+def console(tab):
+    """What a tab's console says meanwhile."""
+    said = []
+    heard = {"console": lambda message: said.append(message.text), "pageerror": lambda error: said.append(str(error))}
+    for event, listener in heard.items():
+        tab.on(event, listener)
+    try:
+        yield said
+    finally:
+        for event, listener in heard.items():
+            tab.remove_listener(event, listener)

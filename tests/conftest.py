@@ -133,6 +133,15 @@ def execute_here(name, notebook, say, environment=None):
 
 
 @pytest.fixture
+def quick_torch(tmp_path_factory, monkeypatch):
+    """A torch for the processes that a test starts, without a GPU: evidence.machine asks for no more, and the real one takes
+    two seconds to import."""
+    folder = tmp_path_factory.mktemp("torch")
+    (folder / "torch.py").write_text("class version:\n    cuda = None\n\n\nclass cuda:\n    is_available = bool\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ["PYTHONPATH"]]))
+
+
+@pytest.fixture
 def machine_of_the_tests(monkeypatch):
     monkeypatch.setattr(machine, "describe", lambda: dict(MACHINE))
     monkeypatch.setattr(machine, "software", lambda packages=(): dict(SOFTWARE))

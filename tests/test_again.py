@@ -15,7 +15,7 @@ FEW = '"EVIDENCE_SECONDS" in os.environ'
 
 
 @pytest.fixture
-def run(repository, monkeypatch):
+def run(repository, monkeypatch, quick_torch):
     """Runs the tiny notebook as the tests do, with the speed that its measured claim states."""
 
     def run(speed):

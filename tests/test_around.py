@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT, browser, host, parsed, site
+from built import ROOT, console, host, parsed, site, tab
 from test_browser import PAGES, SOURCES, address
 from test_machine_switch import build
 
@@ -99,13 +99,12 @@ def test_llms_txt_lists_every_page_with_what_it_says_and_llms_full_holds_them_al
 
 
 def test_a_press_copies_the_page_as_markdown_and_without_scripts_the_link_opens_it():
-    context = browser().new_context(viewport=DESKTOP, permissions=["clipboard-read", "clipboard-write"])
-    tab = context.new_page()
-    tab.goto(f"{host().address}contribute/")
-    tab.locator("#as-markdown").click()
-    tab.locator("#as-markdown[title=Copied]").wait_for()
-    assert tab.evaluate("navigator.clipboard.readText()") == (site() / "contribute.md").read_text(encoding="utf-8")
-    context.close()
+    with tab(permissions=["clipboard-read", "clipboard-write"]) as opened:
+        opened.goto(f"{host().address}contribute/")
+        opened.locator("#as-markdown").click()
+        opened.locator("#as-markdown[title=Copied]").wait_for()
+        copied = opened.evaluate("navigator.clipboard.readText()")
+        assert copied == (site() / "contribute.md").read_text(encoding="utf-8")
     with urlopen(f"{host().address}contribute.md") as answer:
         assert answer.headers["Content-Type"].startswith("text/markdown")
 
@@ -144,16 +143,13 @@ def test_an_unknown_address_offers_ways_on_from_any_depth(address):
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"])
 def test_the_page_for_a_lost_reader_is_a_page_like_others(size, scheme):
-    context = browser().new_context(viewport=size, color_scheme=scheme)
-    tab = context.new_page()
-    messages = []
-    tab.on("pageerror", lambda error: messages.append(str(error)))
-    tab.goto(f"{host().address}training/nowhere/")
-    assert violations(tab) == [] and messages == []
-    tab.keyboard.press("/")
-    tab.keyboard.type("lora")
-    tab.locator(".md-search-result__item").first.wait_for()
-    context.close()
+    with tab(size, scheme) as opened, console(opened) as messages:
+        opened.goto(f"{host().address}training/nowhere/")
+        assert violations(opened) == []
+        assert [said for said in messages if "404" not in said] == []  # which the browser itself says of a lost page
+        opened.keyboard.press("/")
+        opened.keyboard.type("lora")
+        opened.locator(".md-search-result__item").first.wait_for()
 
 
 # Sitemap
@@ -198,18 +194,15 @@ def two_versions(folder):
 
 @pytest.mark.parametrize(("version", "older"), [("0.1", True), ("0.2", False), ("latest", False)])
 def test_a_reader_of_an_older_version_is_told_and_can_choose(versions, version, older):
-    with Host(versions) as several:
-        context = browser().new_context(viewport=PHONE)
-        tab = context.new_page()
-        tab.goto(f"{several.address}{version}/notebooks/tiny/")
-        tab.locator(".versions option").first.wait_for(state="attached")  # the list of versions comes after the page
-        assert tab.locator(".versions option").all_inner_texts() == ["0.2", "0.1"]
-        assert tab.locator(".outdated").is_visible() == older
+    with Host(versions) as several, tab(PHONE) as opened:
+        opened.goto(f"{several.address}{version}/notebooks/tiny/")
+        opened.locator(".versions option").first.wait_for(state="attached")  # the list of versions comes after the page
+        assert opened.locator(".versions option").all_inner_texts() == ["0.2", "0.1"]
+        assert opened.locator(".outdated").is_visible() == older
         if older:
-            assert violations(tab) == []
-            tab.locator(".versions").select_option(label="0.2")
-            tab.wait_for_url("**/latest/notebooks/tiny/")
-        context.close()
+            assert violations(opened) == []
+            opened.locator(".versions").select_option(label="0.2")
+            opened.wait_for_url("**/latest/notebooks/tiny/")
 
 
 def test_every_version_names_the_newest_as_the_one_to_be_found(versions):

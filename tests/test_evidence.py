@@ -5,6 +5,7 @@ import re
 import socket
 from pathlib import Path
 
+import again
 import pytest
 
 from evidence import claims, measure, records
@@ -53,6 +54,12 @@ def test_exact_figures_must_agree_within_one_part_in_a_hundred():
     assert not records.differs(100.9, 100)
     assert records.differs(101.1, 100)
     assert records.differs(0.001, 0)
+
+
+def test_a_test_run_traces_models_of_two_and_of_four_layers_and_a_verification_every_layer():
+    """That the line through two shallow models gives what a deep one gives is tested in tests/test_trace.py."""
+    assert 'kernel["EVIDENCE_LAYERS"] = "2,4"' in (ROOT / "conftest.py").read_text(encoding="utf-8")
+    assert {"EVIDENCE_LAYERS", "EVIDENCE_SECONDS"} <= set(again.OF_THE_TESTS)  # taken away for a verification
 
 
 def test_variants_run_in_turn_and_the_fastest_repeat_counts(monkeypatch):

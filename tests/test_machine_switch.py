@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT, browser
+from built import ROOT, browser, console, tab
 from playwright.sync_api import expect
 from test_pages import CHART, add_record, block, render, shown
 
@@ -174,9 +174,13 @@ FIGURES = "[...document.querySelectorAll('article :is(table, figure)')].filter(e
 FIRST, CPU = ["12.5\u00a0GiB", "7.5x", "2.3x"], ["12.5\u00a0GiB", "2.3x", "2.3x"]
 
 
-def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages_and_visits(context, address):
-    tab, messages = context.new_page(), []
-    tab.on("console", lambda message: messages.append(message.text))
+def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages_and_visits(address):
+    with tab() as opened, console(opened) as messages:
+        the_switch_holds(opened, address)
+    assert messages == []
+
+
+def the_switch_holds(tab, address):
     tab.goto(address)
     assert tab.evaluate(VALUES) == FIRST
     assert all("30.5" in text for text in tab.evaluate(FIGURES))
@@ -186,7 +190,7 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     assert tab.evaluate(VALUES) == CPU
     shown_now = tab.evaluate(FIGURES)
     assert len(shown_now) == 2 and not any("30.5" in text for text in shown_now)
-    other = context.new_page()
+    other = tab.context.new_page()
     other.goto(f"{address}notebooks/tiny/")
     assert other.input_value("#machine") == "test-machine"
     other.select_option("#machine", "nvidia-x")
@@ -194,7 +198,6 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     tab.select_option("#machine", "")
     tab.reload()
     assert tab.evaluate(VALUES) == FIRST and tab.evaluate("document.documentElement.dataset.machine") is None
-    assert messages == []
 
 
 def test_the_choice_holds_before_the_page_has_a_body(context, address):
@@ -214,22 +217,21 @@ def test_the_choice_holds_before_the_page_has_a_body(context, address):
     assert tab.evaluate(VALUES) == CPU
 
 
-def test_a_machine_that_is_gone_is_forgotten(context, address):
-    context.add_init_script("localStorage.setItem('machine', 'gone')")
-    tab = context.new_page()
-    tab.goto(address)
-    assert tab.evaluate(VALUES) == FIRST and tab.input_value("#machine") == ""
+def test_a_machine_that_is_gone_is_forgotten(address):
+    with tab() as opened:
+        opened.goto(f"{address}404.html")
+        opened.evaluate("localStorage.setItem('machine', 'gone')")
+        opened.goto(address)
+        assert opened.evaluate(VALUES) == FIRST and opened.input_value("#machine") == ""
 
 
 def test_without_scripts_the_first_machine_is_shown_and_no_switch(address):
-    opened = browser().new_context(java_script_enabled=False)
-    tab = opened.new_page()
-    tab.goto(address)
-    buttons = [text.strip() for text in tab.locator("article button.claim").all_inner_texts()]
-    assert buttons == FIRST and not tab.locator("#machine").is_visible()
-    tab.locator("article button.claim").first.click()
-    assert tab.locator(".claim-source").first.is_visible()  # where a figure comes from needs no script either
-    opened.close()
+    with tab(scripts=False) as opened:
+        opened.goto(address)
+        buttons = [text.strip() for text in opened.locator("article button.claim").all_inner_texts()]
+        assert buttons == FIRST and not opened.locator("#machine").is_visible()
+        opened.locator("article button.claim").first.click()
+        assert opened.locator(".claim-source").first.is_visible()  # where a figure comes from needs no script either
 
 
 def test_while_all_records_come_from_one_machine_there_is_no_switch(repository, tmp_path):

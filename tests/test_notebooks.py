@@ -423,7 +423,7 @@ class TestKernel:
     """With a real kernel, which takes a second each."""
 
     @pytest.fixture(autouse=True)
-    def real_kernel(self, repository, monkeypatch):
+    def real_kernel(self, repository, monkeypatch, quick_torch):
         monkeypatch.setattr(notebooks, "_execute", repository.kernel)
         monkeypatch.setenv("EVIDENCE_MACHINE", "test-machine")
         self.repository = repository

@@ -32,7 +32,7 @@ def bare_python(tmp_path_factory):
 
 
 # Every notebook begins with the same cell (`make check`); the second one here installs packages of its own too.
-@pytest.mark.parametrize("name", ["memory_anatomy", "adapters_and_offload"])
+@pytest.mark.parametrize("name", ["memory_anatomy", "many_cpus"])
 def test_a_notebook_alone_installs_the_package_and_opens_its_run(name, wheel, bare_python, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.delenv("EVIDENCE_VERIFY")

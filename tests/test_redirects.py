@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT, browser, host, parsed, site
+from built import ROOT, host, parsed, site, tab
 
 from evidence import redirects
 from evidence.browser import Host
@@ -77,12 +77,9 @@ def test_the_section_that_it_leads_to_is_on_the_page(old):
 @pytest.mark.parametrize("path", ["/", "/some/folder/"])
 @pytest.mark.parametrize("form", ["model_memory_anatomy", "model_memory_anatomy/", "model_memory_anatomy.html"])
 def test_a_browser_without_scripts_arrives_below_any_path(path, form):
-    with Host(site(), path) as elsewhere:
-        context = browser().new_context(java_script_enabled=False)
-        tab = context.new_page()
-        tab.goto(elsewhere.address + form)
-        tab.wait_for_url(f"{elsewhere.address}training/one-gpu/#where-the-memory-goes")
-        context.close()
+    with Host(site(), path) as elsewhere, tab(scripts=False) as opened:
+        opened.goto(elsewhere.address + form)
+        opened.wait_for_url(f"{elsewhere.address}training/one-gpu/#where-the-memory-goes")
 
 
 def test_no_page_of_ours_is_overwritten(tmp_path):

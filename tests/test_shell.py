@@ -2,9 +2,9 @@
 
 import re
 
+import built
 import pytest
-from built import browser
-from test_machine_switch import address, context, host, two  # noqa: F401, the fixtures
+from test_machine_switch import address, host, two  # noqa: F401, the fixtures
 
 from evidence.browser import PHONE
 
@@ -13,14 +13,12 @@ PAPER, NIGHT = "rgb(255, 255, 255)", "rgb(18, 24, 29)"
 
 
 @pytest.fixture
-def tab(context, address):  # noqa: F811
+def tab(address):  # noqa: F811
     """The small site's overview; whatever its console says fails the test."""
-    opened, messages = context.new_page(), []
-    opened.on("console", lambda message: messages.append(message.text))
-    opened.on("pageerror", lambda error: messages.append(str(error)))
-    opened.goto(address)
-    yield opened
-    assert messages == []
+    with built.tab() as opened, built.console(opened) as messages:
+        opened.goto(address)
+        yield opened
+        assert messages == []
 
 
 def fetched(host):  # noqa: F811
@@ -72,15 +70,13 @@ def test_colours_follow_the_system_until_the_reader_chooses_and_then_stay(tab):
 
 
 def test_colours_need_no_script(address):  # noqa: F811
-    opened = browser().new_context(java_script_enabled=False, color_scheme="dark")
-    tab = opened.new_page()
-    tab.goto(address)
-    assert tab.evaluate(BACKGROUND) == NIGHT
-    opened.close()
+    with built.tab(scripts=False, color_scheme="dark") as tab:
+        tab.goto(address)
+        assert tab.evaluate(BACKGROUND) == NIGHT
 
 
-def test_a_block_of_code_is_copied_as_it_stands(tab, context):  # noqa: F811
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
+def test_a_block_of_code_is_copied_as_it_stands(tab):
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.locator("article pre").first.hover()
     tab.click("article pre .copy")
     tab.locator(".copy", has_text="Copied").wait_for()
@@ -112,22 +108,22 @@ def test_a_page_is_never_wider_than_a_phone(tab):
     assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
-def test_the_policy_refuses_a_script_and_a_style_that_it_does_not_name(context, address):  # noqa: F811
-    tab = context.new_page()
-    tab.goto(address)
-    tab.evaluate("""() => {
-        document.head.append(Object.assign(document.createElement("script"), {textContent: "window.injected = true"}))
-        document.head.append(Object.assign(document.createElement("style"), {textContent: "body { background: red }"}))
-    }""")
-    assert tab.evaluate("window.injected") is None and tab.evaluate(BACKGROUND) == PAPER
+def test_the_policy_refuses_a_script_and_a_style_that_it_does_not_name(address):  # noqa: F811
+    with built.tab() as tab:
+        tab.goto(address)
+        tab.evaluate("""() => {
+            document.head.append(Object.assign(document.createElement("script"), {textContent: "window.injected = true"}))
+            document.head.append(Object.assign(document.createElement("style"), {textContent: "body { background: red }"}))
+        }""")
+        assert tab.evaluate("window.injected") is None and tab.evaluate(BACKGROUND) == PAPER
 
 
-def test_the_site_works_from_a_folder_of_the_disk(context, host):  # noqa: F811
+def test_the_site_works_from_a_folder_of_the_disk(host):  # noqa: F811
     """But for the search, whose index a browser does not read from there."""
-    tab, messages = context.new_page(), []
-    tab.on("console", lambda message: messages.append(message.text))
-    tab.goto((host.site / "index.html").as_uri())
-    tab.select_option("#machine", "test-machine")
-    assert "2.3x" in tab.locator("article p button.claim").nth(1).inner_text()
-    tab.click("#scheme")
-    assert tab.evaluate(BACKGROUND) == NIGHT and messages == []
+    with built.tab() as tab, built.console(tab) as messages:
+        tab.goto((host.site / "index.html").as_uri())
+        tab.select_option("#machine", "test-machine")
+        assert "2.3x" in tab.locator("article p button.claim").nth(1).inner_text()
+        tab.click("#scheme")
+        assert tab.evaluate(BACKGROUND) == NIGHT and messages == []
+        tab.evaluate("localStorage.clear()")  # the only address that a later test may have too

@@ -1,5 +1,7 @@
 """The tracer: its bytes are those of real tensors, its operators those of a GPU, at full size in seconds."""
 
+import dataclasses
+import functools
 import re
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from transformers import (
 )
 
 from evidence import trace
-from evidence.trace import GpuOperators, Tracker, fake, language_batch, training_step
+from evidence.trace import GpuOperators, Tracker, fake, language_batch, training_step, with_layers
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=500)
 LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2)
@@ -63,6 +65,42 @@ def test_traced_bytes_and_flops_equal_those_of_real_tensors(model, options):
     assert traced.peak_by_category == {category: size for category, size in real.peak_by_category.items() if size}
     assert traced.after_forward == real_after_forward
     assert traced.flops == dict(real.flops)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"activation_checkpointing": True, "autocast": torch.bfloat16, "accumulation": 3},
+        {"activation_checkpointing": True, "dtype": torch.bfloat16},
+        {"attention": "eager", "optimizer": "adamw_foreach"},
+    ],
+    ids=str,
+)
+def test_a_deep_model_lies_on_the_line_through_two_shallow_ones(model, options, monkeypatch):
+    model_class, config = MODELS[model]
+    step = functools.partial(training_step, model_class, with_layers(config, 12), 8, 96, **options)
+    whole = step()
+    monkeypatch.setenv("EVIDENCE_LAYERS", "2,4")
+    line = step()
+    assert dataclasses.replace(line, seconds=0) == dataclasses.replace(whole, seconds=0)
+    assert len(whole.parts) >= 4 and whole.peak == max(peak for peak, _ in whole.parts)
+    assert step(timeline=True).timeline, "a timeline is that of the whole model"
+
+
+def test_a_peak_that_is_on_no_line_is_found_where_records_are_compared(monkeypatch):
+    """A model whose layers differ: the line of its first ones is not that of all."""
+
+    @trace.by_layers
+    def step(model_class, config):
+        return {"peak": sum(number**2 for number in range(config.num_hidden_layers))}
+
+    config = with_layers(LLAMA, 12)
+    whole = step(None, config)
+    monkeypatch.setenv("EVIDENCE_LAYERS", "2,4")
+    assert step(None, config)["peak"] < 0.99 * whole["peak"]
+    assert step(None, with_layers(LLAMA, 4)) == {"peak": 14}
 
 
 @pytest.mark.parametrize("model", MODELS)
