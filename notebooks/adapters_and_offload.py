@@ -390,7 +390,7 @@ claim("qlora-allocated", "What QLoRA saves of the peak that PyTorch allocates in
 small_llama = LlamaConfig(vocab_size=256, hidden_size=192, intermediate_size=512, num_hidden_layers=3, num_attention_heads=3)
 CODE = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
 PROSE = "\n".join(text for _, text in sorted(pydoc_data.topics.topics.items())).encode()
-ROWS, WIDTH, LEARN, ADAPT = 8, 96, rounds(80, least=30), rounds(30, least=18)
+ROWS, WIDTH, LEARN, ADAPT = 8, 96, rounds(80, least=16), rounds(30, least=9)
 
 
 def rows_of(text, generator):

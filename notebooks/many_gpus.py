@@ -71,8 +71,8 @@ print(f"rank 0 of {step.ranks}: peak {step.peak_gib:.2f} GiB, sends {step.sent()
 #
 # One sequence of 4,096 tokens on each rank, activation checkpointing, fp32 weights that are computed with in bf16, gradients
 # reduced in fp32, AdamW. The 8 ranks of a tensor-parallel group work on their 8 sequences together; "one sequence" is the
-# same with one sequence for the group, an eighth of the work. Every layer adds the same, so a model of 2 and one of 4 layers
-# give the lines that the deep one lies on: of 4 and 6 where the peak of two layers of the 70B model comes with the loss.
+# same with one sequence for the group, an eighth of the work. Every layer adds the same, so a model of 2 and one of 3 layers
+# give the lines that the deep one lies on: of 4 and 5 where the peak of two layers of the 70B model comes with the loss.
 # `tests/test_ranks.py` traces deep ones whole and compares.
 
 # %%
@@ -90,7 +90,7 @@ GB = 1e9
 
 
 def trace(size, strategy, ranks, batch, **options):
-    layers = (4, 6) if size == "70b" and strategy in ("fsdp2", "hsdp") else (2, 4)
+    layers = (4, 5) if size == "70b" and strategy in ("fsdp2", "hsdp") else (2, 3)
     return many_layers(AutoModelForCausalLM, CONFIGS[size], strategy, ranks, batch, 4096,
                        activation_checkpointing=True, layers=layers, **options)
 
@@ -108,7 +108,7 @@ for size in CONFIGS:
                 traced[size, name, ranks] = traced[size, "fsdp2", ranks]
             elif name != "keep" or (size, ranks) == ("8b", 8):
                 traced[size, name, ranks] = trace(size, strategy, ranks, batch, **options)
-ddp = rank_step(AutoModelForCausalLM, llama_8b, "ddp", 8, 1, 4096, activation_checkpointing=True)
+ddp = trace("8b", "ddp", 8, 1)
 
 
 def cell(size, name, ranks, what):
@@ -183,7 +183,7 @@ claim("fsdp2-peak-64", "Peak of a rank of 64, 8B Llama under FSDP2, 1 x 4,096 to
 claim("tp-sent-64", "What a rank of 64 sends in that step with TP 8 and FSDP2, against FSDP2 alone", tp64.sent() / f64.sent(), "x",
       kind="traced", at_least=1.55, at_most=1.65)
 claim("tp-sent-70b", "What a rank of 64 sends in such a step of the 70B Llama with TP 8 and FSDP2, against FSDP2 alone", traced["70b", "tp", 64].sent() / seventy.sent(), "x", kind="traced", at_least=0.85, at_most=0.9)
-claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 6 of its layers",
+claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 5 of its layers",
       traced["70b", "fsdp2", 1024].seconds, "s", kind="measured", at_most=120)
 
 # %% [markdown]
@@ -195,7 +195,7 @@ claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSD
 N, R = ddp.parameters, 2 * 128256 * 4096
 A = 2 * 4096 * 4096  # one sequence of 4,096 tokens, hidden size 4,096, bf16
 hsdp, tp = traced["8b", "hsdp", 64], tp64
-plain_tp = many_layers(AutoModelForCausalLM, llama_8b, "tp", 8, 1, 4096, layers=(2, 4), dtype=torch.bfloat16)
+plain_tp = many_layers(AutoModelForCausalLM, llama_8b, "tp", 8, 1, 4096, layers=(2, 3), dtype=torch.bfloat16)
 ROWS = [
     ("DDP, 8 ranks", "all-reduce", ddp.count("all-reduce"), ddp.payload("all-reduce"), "4N", 4 * N),
     ("FSDP2, 64 ranks", "all-gather", f64.count("all-gather"), f64.payload("all-gather"), "2(2(N - R) + R)", 2 * (2 * (N - R) + R)),
@@ -213,7 +213,7 @@ table(
 )
 claim("formula-error", "Largest difference between traced bytes and the closed formulas in this table",
       100 * max(abs(t / e - 1) for *_, t, _, e in ROWS), "%", kind="traced", at_most=1)
-checkpointed_tp = many_layers(AutoModelForCausalLM, llama_8b, "tp", 8, 1, 4096, layers=(2, 4), dtype=torch.bfloat16, activation_checkpointing=True)
+checkpointed_tp = many_layers(AutoModelForCausalLM, llama_8b, "tp", 8, 1, 4096, layers=(2, 3), dtype=torch.bfloat16, activation_checkpointing=True)
 claim("tp-recompute", "What activation checkpointing adds to the bytes that tensor parallelism all-reduces in a step of the 8B Llama",
       100 * (checkpointed_tp.payload("all-reduce") / plain_tp.payload("all-reduce") - 1), "%", kind="traced", at_least=20, at_most=30)
 claim("tp-sent", "What a rank of 8 sends in a step of the 8B Llama under tensor parallelism, one sequence of 4,096 tokens, bf16, checkpointing",

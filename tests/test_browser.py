@@ -30,8 +30,8 @@ FIRST_OF_EACH_KIND = """code => {
   return [...seen]
 }"""
 AROUND = [".md-header", ".md-tabs", ".md-sidebar", ".md-footer"]  # what a phone hides
-SAMPLES = """() => {
-  const kinds = new Map(), backgrounds = new Map([[null, ""]])
+SAMPLES = """known => {
+  const kinds = new Map(known.map(kind => [kind, 3])), backgrounds = new Map([[null, ""]])
   const background = element => {
     if (!backgrounds.has(element)) {
       const {backgroundColor, backgroundImage, opacity} = getComputedStyle(element)
@@ -44,11 +44,13 @@ SAMPLES = """() => {
     const speaks = element.matches("input, select") || [...element.childNodes].some(node => node.data?.trim())
     if (!speaks || !element.checkVisibility({visibilityProperty: true})) continue
     const {color, fontSize, fontWeight} = getComputedStyle(element)
-    const kind = [color, fontSize, fontWeight, background(element)].join()
+    const link = element.closest("a"), {textDecorationLine} = link ? getComputedStyle(link) : {}
+    const text = link ? getComputedStyle(link.parentElement).color : ""
+    const kind = [color, fontSize, fontWeight, background(element), textDecorationLine, text].join()
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
     if (kinds.get(kind) <= 3) element.dataset.sample = kinds.get(kind)
   }
-  return kinds.size
+  return [...kinds.keys()].slice(known.length)
 }"""
 ONLY_WHAT_IS_LOOKED_AT = """looked_at => {
   const kept = new Set()
@@ -110,34 +112,44 @@ def phone_and_desk(tab, look, second=None):
     return phone, (second or look)(tab)
 
 
+@cache
+def nothing_wrong_in(what):
+    """The kinds of texts, or of elements around a page, in which axe has found nothing on the pages so far."""
+    return set()
+
+
 def samples(tab):
-    """Marks three elements of each kind of text, by its colours and its size; returns how many kinds there are."""
-    return tab.evaluate(SAMPLES)
+    """Marks three elements of each new kind of text, by its colours and its size; returns the new kinds. The contrast of a
+    kind is the same on every page."""
+    return tab.evaluate(SAMPLES, list(nothing_wrong_in("texts")))
 
 
 def wrong(tab):
-    """What axe finds, with the contrast of each kind of text. `make audit` looks at every element of a page."""
-    samples(tab)
+    """What axe finds, with the contrast of each new kind of text. `make audit` looks at every element of a page."""
+    kinds = samples(tab)
     tab.evaluate(WITHOUT_WHAT_IS_ALIKE)
-    return violations(tab, contrast="[data-sample]")
-
-
-@cache
-def nothing_wrong_around():
-    """The kinds of elements around a page in which all rules have found nothing, on the pages so far."""
-    return set()
+    found = violations(tab, contrast="[data-sample]")
+    if not found:
+        nothing_wrong_in("texts").update(kinds)
+    return found
 
 
 def wrong_in_the_second_look(tab):
     """What axe finds in what differs from the first look: the colours, and what a phone hides, which is much the same around
     every page. The rest of the page is emptied, since axe looks through every element of it whatever it is asked about."""
-    samples(tab)
-    looked_at, around = ["[data-sample]", *AROUND], set(tab.evaluate(KINDS_AROUND, ",".join(AROUND)))
+    kinds, looked_at, around = (
+        samples(tab),
+        ["[data-sample]", *AROUND],
+        set(tab.evaluate(KINDS_AROUND, ",".join(AROUND))),
+    )
+    known_around = around <= nothing_wrong_in("around")
+    if known_around and not kinds:
+        return []
     tab.evaluate(ONLY_WHAT_IS_LOOKED_AT, ",".join(looked_at))
-    rules = COLOURS if around <= nothing_wrong_around() else ()
-    found = violations(tab, include=looked_at, rules=rules, contrast="[data-sample]")
+    found = violations(tab, include=looked_at, rules=COLOURS if known_around else (), contrast="[data-sample]")
     if not found:
-        nothing_wrong_around().update(around)
+        nothing_wrong_in("texts").update(kinds)
+        nothing_wrong_in("around").update(around)
     return found
 
 
@@ -221,8 +233,26 @@ def test_of_each_kind_of_text_three_elements_stand_for_all():
         )
         kinds, found = samples(opened), wrong(opened)
         marked = opened.locator("[data-sample]").count()
-    assert (kinds, marked) == (3, 1 + 3 + 1)
+    assert (len(kinds), marked) == (3, 1 + 3 + 1)
     assert len(found) == 1 and "color-contrast" in found[0]
+
+
+def test_a_kind_of_text_is_looked_at_until_nothing_is_wrong_with_it():
+    """Then the next page is only asked about the other kinds, and in the dark the same text is another kind."""
+    page = (
+        '<html lang="en"><title>{0}</title><main><h1>{0}</h1><p style="color: #123; background: {1}">a text</p></main>'
+    )
+    with tab() as opened:
+        looks = []
+        for background in ("#234", "#234", "#def", "#def"):
+            opened.set_content(page.format("Right or wrong", background))
+            looks.append((len(samples(opened)), len(wrong(opened))))
+        opened.set_content(
+            '<html lang="en"><title>A link</title><main><h1>A link</h1><p>In <a href="#">a text</a></p></main>'
+        )
+        samples(opened)
+        marked = opened.locator("a[data-sample]").count()
+    assert looks == [(2, 1), (2, 1), (2, 0), (0, 0)] and marked == 1
 
 
 def test_what_the_second_look_leaves_out_hides_no_colour_and_nothing_around_the_page():

@@ -58,6 +58,10 @@ def test_a_python_of_pyenv_without_optimisation_gives_way_to_the_systems_own_if_
 def test_a_failed_download_says_that_the_same_command_goes_on(tmp_path):
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     (tmp_path / "requirements").mkdir()
+    python = tmp_path / ".venv" / "bin" / "python"  # to make one takes longer than all the rest
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
     (tmp_path / "requirements" / "site.txt").write_text("no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
     done = make("site", folder=tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS="", PIP_EXTRA_INDEX_URL="")
     assert done.returncode != 0

@@ -74,7 +74,7 @@ def test_what_is_imported_beforehand_is_what_the_head_of_a_program_imports_anywa
 def test_what_a_program_sees_prints_and_returns_is_the_same(program, tmp_path):
     path = program("""
 import os, sys
-import torch
+import evidence.notes
 print(sys.argv[1:], os.getcwd(), __file__, __name__, sys.path[0], os.environ["RANK"], sys.stdin.read())
 print("error", file=sys.stderr)
 sys.exit(3)
@@ -112,7 +112,7 @@ def test_each_program_draws_its_own_numbers(program):
 
 def test_an_error_looks_the_same(program):
     for source in (
-        "import torch\n\n\ndef broken():\n    raise ValueError('no')\n\n\nbroken()\n",
+        f"{QUICK}\n\ndef broken():\n    raise ValueError('no')\n\n\nbroken()\n",
         "import torch\nprint('open)\n",
     ):
         path = program(source)
@@ -188,26 +188,31 @@ def test_the_second_program_does_not_import_again(program):
 
 
 @forked
-def test_what_imports_more_is_forked_from_what_has_imported_less(program, tmp_path):
+def test_what_imports_more_is_forked_from_what_has_imported_less(program, tmp_path, monkeypatch):
     """What is forked has its objects where the first one has them; a new process has them elsewhere."""
     folder = tmp_path / "warm"  # of its own: another test may have asked for the same imports
     folder.mkdir()
     warm.commands(folder)
+    chain = ["evidence.launch", "evidence.notes"]  # in place of torch and what asks for it, which take long
+    monkeypatch.setattr(warm, "CHAIN", tuple(chain))
+    warm.connect(folder, sys.executable, chain, {}).close()
 
     def said(head, **options):
-        text = f"import sys\nimport torch\n{head}print(id(torch), 'accelerate' in sys.modules)\n"
+        text = f"import sys\nimport evidence.launch\n{head}"
+        text += "print(id(evidence.launch), 'evidence.notes' in sys.modules)\n"
         return result(str(folder / "python"), program(text), **options)[1].split()
 
-    torch, has_more = said("")
+    first, has_more = said("")
     assert has_more == "False"
-    assert said("import accelerate\n") == [torch, "True"]
-    assert said("") == [torch, "False"]
-    assert said("import accelerate\n", env=os.environ | {"ANOTHER": "place"})[0] != torch
+    assert said("import evidence.notes\n") == [first, "True"]
+    assert said("import evidence.problems\n") == [first, "False"]  # of no chain
+    assert said("") == [first, "False"]
+    assert said("import evidence.notes\n", env=os.environ | {"ANOTHER": "place"})[0] != first
 
 
 def test_a_variable_that_a_program_sets_before_an_import_counts_for_it(program):
-    path = program("import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport torch\nprint(torch.get_num_threads())\n")
-    assert result(WARM, path)[1] == "1\n"
+    path = program("import os\nos.environ['OMP_NUM_THREADS'] = '2'\nimport torch\nprint(torch.get_num_threads())\n")
+    assert result(WARM, path)[1] == "2\n"
 
 
 def test_other_variables_are_other_processes(program):

@@ -10,7 +10,7 @@ from evidence.ranks import rank_step
 
 # Or AutoConfig.from_pretrained("your/model"): the weights are not needed.
 config = LlamaConfig(
-    hidden_size=1024, intermediate_size=4096, num_hidden_layers=8,
+    hidden_size=1024, intermediate_size=4096, num_hidden_layers=4,
     num_attention_heads=16, num_key_value_heads=4,
 )
 STRATEGIES = {

@@ -6,7 +6,7 @@ gpu = torch.cuda.is_available()
 if gpu:  # BERT-large
     config = BertConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16)
 else:  # a small one, which a CPU trains in seconds
-    config = BertConfig(hidden_size=128, intermediate_size=512, num_hidden_layers=2, num_attention_heads=2)
+    config = BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2)
 model = AutoModelForSequenceClassification.from_config(config)
 # With pretrained weights, in fp32:
 # model = AutoModelForSequenceClassification.from_pretrained("google-bert/bert-large-uncased", dtype=torch.float32)

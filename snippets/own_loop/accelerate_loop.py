@@ -6,9 +6,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig, get_linear_schedule_
 gpu = torch.cuda.is_available()
 set_seed(0)
 model = AutoModelForCausalLM.from_config(LlamaConfig(
-    hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000, use_cache=False,
+    hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000, use_cache=False,
 ))
-rows = torch.randint(0, 1000, (64, 64), generator=torch.Generator().manual_seed(0))
+rows = torch.randint(0, 1000, (64, 32), generator=torch.Generator().manual_seed(0))
 data = [{"input_ids": row, "labels": row} for row in rows]
 
 # --8<-- [start:loop]

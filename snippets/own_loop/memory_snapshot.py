@@ -5,7 +5,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 gpu = torch.cuda.is_available()
 device = "cuda" if gpu else "cpu"
-config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000)
+config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000)
 model = AutoModelForCausalLM.from_config(config).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 ids = torch.randint(0, 1000, (4, 128), device=device)
