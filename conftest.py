@@ -26,9 +26,8 @@ os.environ["EVIDENCE_VERIFY"] = str(ROOT / "results")  # a traced or derived fig
 os.environ["EVIDENCE_SECONDS"] = "2"  # few repeats show whether a bound holds; where it breaks, again.py asks for all
 os.environ["OMP_WAIT_POLICY"] = "passive"  # workers share the cores: a thread that waits leaves its core to others,
 os.environ["OMP_NUM_THREADS"] = "1"  # and what a second thread does of a small product costs more than it saves
-os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = (
-    "1"  # the C++ compiler is not tried on this CPU's instructions first: 3 s a time
-)
+# Otherwise the C++ compiler is tried on this CPU's instructions first: 3 s a time.
+os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "TEST_FOLDER" not in os.environ:  # what the workers of a run share
     test_folder = tempfile.TemporaryDirectory(prefix="tests-")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import re
 import subprocess
 import sys
@@ -359,7 +358,7 @@ config = LlamaConfig(vocab_size=128256, hidden_size=4096, intermediate_size=1433
 step = training_step(AutoModelForCausalLM, config, 1, 4096, dtype=torch.bfloat16)
 print(step.parameters, time.process_time() - started, int(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1]) / 2**20)
 """
-    done = subprocess.run([os.environ["PYTHON_EXEC"], "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     parameters, seconds, gib = map(float, done.stdout.split())
     assert parameters > 8e9
