@@ -64,12 +64,13 @@ def pytest_collection_modifyitems(config, items):
 def garbage_of_others():
     """What is there when a file begins, modules and parsed pages above all, is looked through for garbage no more: a Trainer
     has garbage collected several times in a run, and each time took a third of a second."""
+    make_room.cache_clear()
     gc.collect()
     gc.freeze()
 
 
 @functools.cache
-def make_room(path):
+def make_room():
     """A notebook needs memory of its own: when it begins, what the tests before it have kept goes back to the system."""
     built.release()
     gc.unfreeze()
@@ -95,7 +96,7 @@ def pytest_runtest_setup(item):
     from a process that has imported what the notebook will."""
     if item.path.suffix != ".ipynb":
         return (yield)
-    make_room(item.path)
+    make_room()
     kernel = {"PYTHONPATH": notebooks.kernel_path(item.path.stem), "KERNEL_HEAD": head_of(item.path)}
     kernel["EVIDENCE_LAYERS"] = "2,4"  # a deep model's trace must also be the line through those of shallow ones
     with pytest.MonkeyPatch.context() as patch:

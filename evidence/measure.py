@@ -46,19 +46,27 @@ def interleaved(steps, repeats=5, warmup=1):
     """Times each of `steps` ({name: function without arguments}); returns {name: Timing}.
 
     EVIDENCE_SECONDS in the environment: no third repeat, nor a later one, once they have taken that long together, the
-    warm-up included, which then counts as one of them; and no second one behind a warm-up once the two have taken twice as
-    long. The tests set it, which ask whether a bound holds; a record is made by all repeats, behind the warm-up.
+    warm-up included, which then counts as one of them; no second one behind a warm-up once the two have taken twice as long;
+    and no second call of a step that takes longer by itself. The tests set it, which ask whether a bound holds; a record is
+    made by all repeats, behind the warm-up.
     """
     most = float(os.environ.get("EVIDENCE_SECONDS", "inf"))
-    warm_up = [[_time(step) for step in steps.values()] for _ in range(warmup)]
+    slow = set()
+
+    def turn():
+        seconds = {name: _time(step) for name, step in steps.items() if name not in slow}
+        slow.update(name for name, taken in seconds.items() if taken > most)
+        return seconds
+
+    warm_up = [turn() for _ in range(warmup)]
     measured = []
     while len(measured) < repeats:
-        so_far = sum(map(sum, warm_up + measured))
+        so_far = sum(sum(seconds.values()) for seconds in warm_up + measured)
         if len(measured) >= 2 and so_far >= most or len(warm_up + measured) >= 2 and so_far >= 2 * most:
             break
-        measured.append([_time(step) for step in steps.values()])
+        measured.append(turn())
     counted = measured if most == math.inf else warm_up + measured
-    return {name: Timing(seconds) for name, seconds in zip(steps, zip(*counted, strict=True), strict=True)}
+    return {name: Timing(tuple(seconds[name] for seconds in counted if name in seconds)) for name in steps}
 
 
 def rounds(count, least=2):

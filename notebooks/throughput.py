@@ -248,7 +248,7 @@ def cost_of_first(model, rows, how):
     return first - min(seconds_of(lambda: model(**batch)) for _ in range(4))
 
 
-LAYERS = 4
+LAYERS = rounds(4, least=2)  # half in tests
 regional = {} if COMPILER else {
     name: cost_of_first(llama(num_hidden_layers=LAYERS), random_rows(SMALL_BATCH, length), how)
     for name, how in (("whole", whole), ("regions", compile_regions))

@@ -147,7 +147,6 @@ def test_by_default_the_length_becomes_dynamic_and_two_graphs_serve_all_lengths(
     _, printed = run_snippet("throughput/count_graphs.py")
     assert printed.splitlines() == [
         "default: 2",
-        "dynamic=False: 8",
         "dynamic=False, padded to 64: 3",
         "graph breaks: 0",
     ]

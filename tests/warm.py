@@ -47,13 +47,14 @@ OF_ONE_RUN = re.compile(
     r"|FSDP_\w+|ACCELERATE_USE_FSDP|SLURM_\w+|PYTEST_\w+|JPY_\w+|KERNEL_HEAD|EVIDENCE_LAYERS|PATH|_|SHLVL|(OLD)?PWD"
     r"|PORT|ADDRESS|STEPS|CHECKPOINT|LAST_CALL|TORCHINDUCTOR_CACHE_DIR|PYTORCH_NVML_BASED_CUDA_CHECK"
     r"|CUDA_VISIBLE_DEVICES|BNB_CUDA_VERSION|DS_ACCELERATOR|PYTHONUNBUFFERED|TORCH_DISTRIBUTED_DEBUG"
+    r"|CLICOLOR(_FORCE)?|FORCE_COLOR|TERM|(GIT_)?PAGER|MPLBACKEND|PYDEVD_USE_FRAME_EVAL|NCCL_SOCKET_IFNAME"  # of a kernel
 )
 TORCHRUN = "torch.distributed.run"
 DYNAMO = "torch._dynamo"  # PyTorch imports it by itself in each process that takes a step of an optimizer
 MODELS = "transformers.modeling_utils"
 TRAINER = "transformers.trainer"  # with accelerate and peft, which set_seed brings too
 CHAIN = ("torch", DYNAMO, MODELS, TRAINER)  # each brings those before it
-IDLE = 600  # seconds after which a process that nobody asks ends
+IDLE = 300  # seconds after which a process that nobody asks ends
 HEADER = struct.Struct("!I")
 
 

@@ -24,7 +24,6 @@ def graphs(lengths, dynamic=None):
 
 lengths = [30, 41, 52, 63, 74, 85, 96, 107, 118, 129]
 print("default:", graphs(lengths))
-print("dynamic=False:", graphs(lengths, dynamic=False))
 print("dynamic=False, padded to 64:", graphs([-(-length // 64) * 64 for length in lengths], dynamic=False))
 ids = torch.ones(4, 32, dtype=torch.long)
 report = torch._dynamo.explain(LlamaForCausalLM(config))(input_ids=ids, use_cache=False)
