@@ -66,7 +66,7 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/python -m evidence check
 
 test: $(TEST) $(OWN) check ## everything: the checks, the snippets, the notebooks, the built site (minutes)
-	@echo "Running the tests, notebooks included: 14 to 25 minutes on 2 cores, by the CPU"
+	@echo "Running the tests, notebooks included: 10 to 25 minutes on 2 cores, by the CPU"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
