@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
 def garbage_of_others():
     """What is there when a file begins, modules and parsed pages above all, is looked through for garbage no more: a Trainer
     has garbage collected several times in a run, and each time took a third of a second."""
-    make_room.cache_clear()
+    make_room.cache_clear()  # this file will keep something too
     gc.collect()
     gc.freeze()
 
