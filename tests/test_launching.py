@@ -653,13 +653,20 @@ def test_the_default_time_out_of_gloo_is_half_an_hour():
     assert default_pg_timeout == timedelta(minutes=30)
 
 
-def test_the_flight_recorder_is_on_by_its_variable_and_its_reader_takes_folder_and_prefix():
+def test_the_flight_recorder_is_on_by_its_variable_and_its_reader_takes_folder_and_prefix(tmp_path):
     text = (FOLDER / "flight_recorder.sh").read_text()
     assert "TORCH_FR_BUFFER_SIZE" in text
     assert "TORCH_FR_BUFFER_SIZE" in inspect.getsource(torch.distributed.distributed_c10d)
-    words = shlex.split(re.search(r"^torchfrtrace (.*)$", text, re.M)[1])
-    given = JobConfig().parse_args(words)
-    assert given.trace_dir == "/tmp/fr" and given.prefix == "rank_"
+    stand_ins = {  # NCCL is not here: one writes where a rank would, the other says what it was given
+        "torchrun": 'echo dump > "${TORCH_FR_DUMP_TEMP_FILE}0"; exit 1',
+        "torchfrtrace": 'echo "$@"',
+    }
+    for name, body in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    output = done("bash", FOLDER / "flight_recorder.sh", folder=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    given = JobConfig().parse_args(shlex.split(output.splitlines()[-1]))
+    assert Path(tmp_path, given.trace_dir, f"{given.prefix}0").read_text() == "dump\n"
 
 
 # Restarts
