@@ -42,11 +42,11 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
 
     `timeout`: seconds, after which every process of the run is killed. `folder`: where it runs (default: an empty one).
     `environment`: variables to add. Raises `LaunchError` when the time runs out and, with `check`, when a rank fails.
-    PYTHON_EXEC: as for torchrun, the Python to start, if not this one. Source of the log layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`.
+    Source of the log layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`.
     """
     with tempfile.TemporaryDirectory() as logs, tempfile.TemporaryDirectory() as empty:
         command = [
-            os.environ.get("PYTHON_EXEC", sys.executable),
+            sys.executable,
             "-m",
             "torch.distributed.run",
             "--standalone",

@@ -5,8 +5,6 @@ a synchronised step. Variants that are compared run in turn (A B C, A B C, ...),
 disturbs a run only ever makes it slower.
 """
 
-import math
-import os
 import time
 from dataclasses import dataclass
 
@@ -42,37 +40,16 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def interleaved(steps, repeats=5, warmup=1):
-    """Times each of `steps` ({name: function without arguments}); returns {name: Timing}.
+def interleaved(steps, repeats=5, warmup=1, clock=None):
+    """Times each of `steps` ({name: function without arguments}) `repeats` times, in turn; returns {name: Timing}.
 
-    EVIDENCE_SECONDS in the environment: no third repeat, nor a later one, once they have taken that long together, the
-    warm-up included, which then counts as one of them; no second one behind a warm-up once the two have taken twice as long;
-    and no second call of a step that takes longer by itself. The tests set it, which ask whether a bound holds; a record is
-    made by all repeats, behind the warm-up.
+    warmup: rounds that run before and do not count. clock: what reads the seconds. By default CPU time, for one thread;
+    pass time.perf_counter where all cores work, or where waiting is the question. On an accelerator wall time, always.
     """
-    most = float(os.environ.get("EVIDENCE_SECONDS", "inf"))
-    slow = set()
-
-    def turn():
-        seconds = {name: _time(step) for name, step in steps.items() if name not in slow}
-        slow.update(name for name, taken in seconds.items() if taken > most)
-        return seconds
-
-    warm_up = [turn() for _ in range(warmup)]
-    measured = []
-    while len(measured) < repeats:
-        so_far = sum(sum(seconds.values()) for seconds in warm_up + measured)
-        if len(measured) >= 2 and so_far >= most or len(warm_up + measured) >= 2 and so_far >= 2 * most:
-            break
-        measured.append(turn())
-    counted = measured if most == math.inf else warm_up + measured
-    return {name: Timing(tuple(seconds[name] for seconds in counted if name in seconds)) for name in steps}
-
-
-def rounds(count, least=2):
-    """How often to run what `interleaved` does not time, a training run per seed or the steps of one: `count` times; `least`
-    times where EVIDENCE_SECONDS is in the environment, for the same reason."""
-    return least if "EVIDENCE_SECONDS" in os.environ else count
+    for _ in range(warmup):
+        _round(steps, clock)
+    measured = [_round(steps, clock) for _ in range(repeats)]
+    return {name: Timing(tuple(seconds[name] for seconds in measured)) for name in steps}
 
 
 def peak_memory(step):
@@ -87,11 +64,16 @@ def peak_memory(step):
     return Peak(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
 
 
-def _time(step):
+def _round(steps, clock):
+    return {name: _time(step, clock) for name, step in steps.items()}
+
+
+def _time(step, clock):
     if not torch.cuda.is_available():
-        started = time.process_time()
+        clock = clock or time.process_time
+        started = clock()
         step()
-        return time.process_time() - started
+        return clock() - started
     torch.cuda.synchronize()
     started = time.perf_counter()
     step()

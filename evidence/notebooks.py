@@ -18,7 +18,7 @@ import jsonschema
 import jupytext
 import nbformat
 
-from . import changes, records
+from . import records
 from .claims import MIME, rendered
 from .problems import Problem, line_of, nearest, read_text, shown
 
@@ -124,10 +124,8 @@ def _own_code(lines):
 def record(name, results=records.RESULTS, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the record. On any error the old ones stay.
 
-    What differs from the record that this one replaces is listed in the same step, before its last trace is gone.
-    """
+"""
     path = FOLDER / f"{name}.py"
-    changes.load(results)  # a list that is broken stops a run before its first minute, not after its last
     notebook = read_source(name)
     _execute(name, notebook, say, {"EVIDENCE_VERIFY": ""})
     _drop_logs(notebook)
@@ -135,7 +133,7 @@ def record(name, results=records.RESULTS, say=print):
     notebook.metadata["evidence"] = {"source": made["source"]}
     stored, text = records.prepared(made, results)
     executed = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
-    records.write_together({**executed, **changes.prepared(made, results), stored: text})
+    records.write_together({**executed, stored: text})
     say(f"{name}: {len(made['claims'])} claims, {len(made['tables'])} tables in {shown(stored)}")
 
 

@@ -60,7 +60,7 @@ from transformers.utils.logging import disable_progress_bar
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, peak_memory, rounds
-from evidence.trace import GiB, fake, training_step
+from dryrun.trace import GiB, fake, training_step
 
 disable_progress_bar()
 set_matplotlib_formats("svg")

@@ -47,7 +47,7 @@ from transformers import (
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, peak_memory
-from evidence.trace import (
+from dryrun.trace import (
     UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, by_layers, checkpoint_layers, create_state, end_part_in_mid_backward, fake,
 )
 
@@ -59,7 +59,7 @@ start("attention_and_loss")
 # %% [markdown]
 # ## The step that is traced
 #
-# `evidence.trace.training_step` builds the model and runs the usual step. Here the step itself changes, so it is written
+# `dryrun.trace.training_step` builds the model and runs the usual step. Here the step itself changes, so it is written
 # out: a batch with a mask, or a loss of one's own. `VocabularyTracker` files whatever has one column per token of the
 # vocabulary, the logits and all that the loss makes of them, under a category of its own. `by_layers` lets the tests trace
 # a shallow model in place of a deep one; here, every layer runs.

@@ -73,7 +73,7 @@ from transformers.optimization import Adafactor
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, rounds
-from evidence.trace import Tracker, fake
+from dryrun.trace import Tracker, fake
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "cpu_training"  # the same figure at every run

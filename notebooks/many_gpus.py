@@ -47,9 +47,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
-from evidence.plan import AMPERE, LINKS, NETWORKS_MD, gpu, model, plan, seconds
-from evidence.ranks import many_layers, rank_step
-from evidence.trace import GiB
+from dryrun.plan import AMPERE, LINKS, NETWORKS_MD, gpu, model, plan, seconds
+from dryrun.ranks import many_layers, rank_step
+from dryrun.trace import GiB
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "many_gpus"  # the same figure at every run

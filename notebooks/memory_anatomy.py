@@ -42,7 +42,7 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, LlamaConfig
 
 from evidence.claims import claim, start, table
-from evidence.trace import GiB, training_step
+from dryrun.trace import GiB, training_step
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "memory_anatomy"  # the same figure at every run

@@ -52,9 +52,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
-from evidence.plan import GPUS, LINKS
-from evidence.ranks import rank_step
-from evidence.trace import GiB, training_step
+from dryrun.plan import GPUS, LINKS
+from dryrun.ranks import rank_step
+from dryrun.trace import GiB, training_step
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "model_parallelism"  # the same figure at every run
@@ -85,7 +85,7 @@ from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM, Qwen
 from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from evidence.ranks import RankTracker
+from dryrun.ranks import RankTracker
 
 disable_progress_bar()
 dist.init_process_group("gloo")

@@ -49,7 +49,7 @@ from transformers import (
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, rounds
-from evidence.trace import GiB, training_step
+from dryrun.trace import GiB, training_step
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()

@@ -67,7 +67,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, rounds
-from evidence.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, by_layers, end_part_in_mid_backward, fake, language_batch
+from dryrun.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, by_layers, end_part_in_mid_backward, fake, language_batch
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "optimizers"  # the same figure at every run

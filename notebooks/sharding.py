@@ -56,8 +56,8 @@ from transformers import AutoModelForCausalLM, FalconConfig, LlamaConfig
 import evidence
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
-from evidence.plan import LINKS
-from evidence.ranks import many_layers
+from dryrun.plan import LINKS
+from dryrun.ranks import many_layers
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "sharding"  # the same figure at every run
@@ -302,7 +302,7 @@ from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from evidence.measure import rounds
-from evidence.ranks import RankTracker
+from dryrun.ranks import RankTracker
 
 disable_progress_bar()
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls

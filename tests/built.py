@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup
 
-from evidence.browser import DESKTOP, Host, chromium, forget
+from evidence.site.browser import DESKTOP, Host, chromium, forget
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token

@@ -8,7 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from evidence import addresses, claims, lint, machine, notebooks, records
+from evidence import claims, machine, notebooks, records
+from evidence.site import addresses, lint
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINE = {"name": "test-machine", "label": "Test machine", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0}

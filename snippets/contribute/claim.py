@@ -2,7 +2,7 @@
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from evidence.claims import claim, start
-from evidence.trace import training_step
+from dryrun.trace import training_step
 
 start("example")
 config = LlamaConfig(

@@ -3,7 +3,7 @@
 python decide.py
 """
 
-from evidence.plan import gpu, model, plan
+from dryrun.plan import gpu, model, plan
 
 
 def show(title, options):

@@ -1,0 +1,183 @@
+"""`make audit`: what a reader gets, page by page, and whether it holds the bars: weight, hosts, accessibility, repeatability.
+
+Chromium counts what a first visit fetches, axe-core and Lighthouse judge the page. Performance is reported and no gate,
+because it depends on the machine. The site is built for this, from the working directory, in processes of their own.
+"""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jupytext
+import yaml
+
+from .browser import LOOKS, Host, Visit, chromium, executable, violations
+from ..problems import Problem
+
+KILOBYTE = 1000
+OVERVIEW, GUIDE, NOTEBOOK = (
+    75 * KILOBYTE,
+    85 * KILOBYTE,
+    80 * KILOBYTE,
+)  # gzipped, a first visit; a notebook's less its figures
+SLOWER_THAN_PLAIN = 3  # seconds of CPU time, for the whole site
+RUNS = 5  # of Lighthouse, of which the median counts for performance
+GATES = {"accessibility": "a11y", "best-practices": "best", "seo": "SEO"}  # which must be 100
+LIGHTHOUSE = Path(".venv/lighthouse/node_modules/lighthouse/cli/index.js")
+
+
+def bar(page):
+    """The most bytes that a first visit of a page may fetch."""
+    return OVERVIEW if page == "" else NOTEBOOK if page.startswith("notebooks/") else GUIDE
+
+
+def audit(runs=RUNS, only=(), say=print):
+    """Prints the table; returns what broke a bar."""
+    folder = Path(tempfile.mkdtemp(prefix="audit-"))
+    try:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        build(folder / "site", SITE_URL=f"http://127.0.0.1:{port}/below/a/path/")
+        with Host(folder / "site", port=port) as host, chromium() as browser:
+            broken = list(pages(browser, host, runs, only, say))
+        return broken + list(builds(folder, say))
+    finally:
+        shutil.rmtree(folder)
+
+
+def pages(browser, host, runs, only, say):
+    """One line for each page; yields what is wrong with it."""
+    heads = [*GATES.values(), "perf"]
+    say(f"{'page':34}{'kB':>7}{'of':>5} {'hosts':>6} {'axe':>4}" + "".join(f"{head:>6}" for head in heads if runs))
+    for page in host.pages:
+        if only and page.strip("/") not in only:
+            continue
+        name, visit, most = page or "overview", Visit(browser, host, page), bar(page)
+        found = [f"{size} {scheme}: {problem}" for size, scheme, problem in looks(browser, host, page)]
+        scores = lighthouse(host.address + page, runs) if runs else {}
+        say(
+            f"{name:34}{visit.weight / KILOBYTE:7.1f}{most / KILOBYTE:5.0f} {len(visit.hosts):6} {len(found):4}"
+            + "".join(f"{score:6.0f}" for score in scores.values())
+        )
+        if visit.weight > most:
+            yield f"{name}: a first visit fetches {visit.weight:,} bytes of at most {most:,}: {visit.fetched}"
+        if visit.hosts or visit.messages:
+            yield f"{name}: asks {sorted(visit.hosts)}, console: {visit.messages}"
+        yield from (f"{name}, {problem}" for problem in found)
+        yield from (
+            f"{name}: Lighthouse gives {scores[key]:.0f} for {key}" for key in GATES if scores.get(key, 100) < 100
+        )
+
+
+def looks(browser, host, page):
+    """(size, colours, problem) of all that axe finds, on a phone and a desktop, in light and dark."""
+    for size, viewport, scheme in LOOKS:
+        context = browser.new_context(viewport=viewport, color_scheme=scheme)
+        tab = context.new_page()
+        tab.goto(host.address + page)
+        yield from ((size, scheme, problem) for problem in violations(tab))
+        context.close()
+
+
+def lighthouse(address, runs):
+    """{category: score of 100} as Lighthouse sees a phone. All categories once, performance as the median of all runs."""
+    if not LIGHTHOUSE.exists():
+        raise Problem(
+            LIGHTHOUSE,
+            "Lighthouse is not installed",
+            "make audit (it needs node and npm), or LIGHTHOUSE_RUNS=0 make audit",
+        )
+    scores, performance = {}, []
+    for run in range(runs):
+        asked = ",".join([*GATES, "performance"] if run == 0 else ["performance"])
+        flags = "--chrome-flags=--headless=new --no-sandbox --disable-gpu"
+        command = ["node", LIGHTHOUSE, address, "--quiet", "--output=json", f"--only-categories={asked}", flags]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"CHROME_PATH": executable()})
+        if done.returncode:
+            raise RuntimeError(f"Lighthouse failed on {address}\n{done.stderr[-2000:]}")
+        found = {name: 100 * entry["score"] for name, entry in json.loads(done.stdout)["categories"].items()}
+        performance.append(found.pop("performance"))
+        scores |= found
+    return {key: scores[key] for key in GATES} | {"performance": statistics.median(performance)}
+
+
+def builds(folder, say):
+    """Builds the site and a plain one in turns; yields whether ours differs from itself, or takes too long."""
+    plain(folder / "plain")
+    ours, theirs = [], []
+    for number in range(3):
+        ours.append(build(folder / f"ours{number}"))
+        theirs.append(build(folder / f"theirs{number}", folder / "plain"))
+    seconds, base = min(ours), min(theirs)
+    say(
+        f"build {seconds:.1f} s of CPU time, plain Material {base:.1f} s: {seconds - base:+.1f} s, at most +{SLOWER_THAN_PLAIN} s"
+    )
+    if seconds > base + SLOWER_THAN_PLAIN:
+        yield f"the build takes {seconds - base:.1f} s more than that of a plain site"
+    differ = differences(folder / "ours0", folder / "ours1")
+    say(f"built twice: {len(differ) or 'no'} file{'s' * (len(differ) != 1)} differ{'s' * (len(differ) == 1)}")
+    yield from (f"built twice, {name} differs" for name in differ)
+
+
+def build(folder, source=".", **environment):
+    """Builds a site in a process of its own; returns the CPU time."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("SITE_URL", "MIKE_DOCS_VERSION")}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(Path(folder).resolve())],
+        cwd=source,
+        env=kept | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": os.getcwd()} | environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"mkdocs build --strict failed in {source}\n{done.stdout}{done.stderr}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def differences(one, other):
+    """The files that are not the same, to the byte, in two folders."""
+    found = [
+        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (one, other)
+    ]
+    return sorted(name for name in found[0].keys() | found[1].keys() if found[0].get(name) != found[1].get(name))
+
+
+def plain(folder):
+    """The same pages with plain Material: no hook, no records, notebooks as Markdown without outputs."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda *_: None)
+    ours = yaml.load(Path("mkdocs.yml").read_text(encoding="utf-8"), Loader)
+    without = {"evidence.site.pages", "pymdownx.superfences"}
+    extensions = [
+        one for one in ours["markdown_extensions"] if not {one if isinstance(one, str) else next(iter(one))} & without
+    ]
+    settings = {
+        "site_name": "Plain",
+        "theme": {"name": "material", "font": False, "features": ours["theme"]["features"]},
+        "plugins": ["search"],
+        "markdown_extensions": [*extensions, "pymdownx.superfences"],
+        "nav": json.loads(json.dumps(ours["nav"]).replace(".ipynb", ".md")),
+    }
+    shutil.copytree("docs", folder / "docs")
+    shutil.copytree("snippets", folder / "snippets")
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    (folder / "docs" / "notebooks").mkdir()
+    for page in (folder / "docs").rglob("*.md"):
+        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")
+    for path in Path("notebooks").glob("*.py"):
+        text = jupytext.writes(jupytext.read(path), "md")
+        (folder / "docs" / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,140 @@
+"""Charts as SVG, drawn by pygal: lines, stacked areas and bars. Their colours are CSS variables (docs/assets/site.css), so
+that a chart follows the page's palette.
+
+Each is drawn twice, for a desktop and for a phone: text in one that is scaled down would be too small to read.
+"""
+
+import math
+import re
+from html import escape
+
+import pygal
+
+from ..records import format_number
+
+MARKS = ("line", "bar", "area")
+WIDTHS = (680, 340)
+
+
+def draw(series, mark, x_title, unit, log=(), description=""):
+    """series: {name: [(x, y), ...]}, of which some may be empty; log: the axes, of "x" and "y", that are logarithmic."""
+    if not any(series.values()):
+        raise ValueError(f"there is no value to draw for {', '.join(series)}")
+    for name, points in series.items():
+        if points:
+            _check(name, points, mark, log)
+    return _legend(series) + "".join(_draw(series, mark, x_title, unit, log, description, width) for width in WIDTHS)
+
+
+def _legend(series):
+    """As text of the page, which wraps where pygal's does not."""
+    if len(series) == 1:
+        return ""
+    names = "".join(
+        f'<li class="color-{number}">{escape(name)}{"" if points else ": none on this machine"}</li>'
+        for number, (name, points) in enumerate(series.items())
+    )
+    return f'<ul class="legend">{names}</ul>'
+
+
+def _check(name, points, mark, log):
+    if mark == "bar":
+        if min(y for _, y in points) < 0:
+            raise ValueError(f"{name}: a bar cannot show a value below 0")
+    elif not all(isinstance(x, int | float) for x, _ in points):
+        raise ValueError(f"the mark {mark} needs numbers on its x axis; bar takes names")
+    elif any(point[axis] <= 0 for point in points for axis, letter in enumerate("xy") if letter in log):
+        raise ValueError(f"{name}: a logarithmic axis needs values above 0")
+
+
+def _draw(series, mark, x_title, unit, log, description, width):
+    chart = {"line": _lines, "area": _areas, "bar": _bars}[mark](series, log, width)
+    chart.config.width = width
+    chart.config.x_title, chart.config.y_title = (unit, None) if mark == "bar" else (x_title, unit)
+    return _inline(chart.render(is_unicode=True), description)
+
+
+def _options(**options):
+    return pygal.Config(
+        css=[],
+        js=[],
+        disable_xml_declaration=True,
+        height=300,
+        margin=4,
+        margin_right=24,  # the last label of the x axis stands half beyond it
+        show_legend=False,
+        truncate_label=-1,
+        value_formatter=format_number,
+        max_scale=7,
+        **{"include_x_axis": True} | options,
+    )
+
+
+def _lines(series, log, width):
+    """pygal's own logarithmic axis turns both axes, so the values are placed here and only the labels are given."""
+    chart = pygal.XY(_options(dots_size=3, include_x_axis="y" not in log))
+    across, up = (math.log10 if axis in log else float for axis in "xy")
+    xs, ys = (sorted({point[axis] for points in series.values() for point in points}) for axis in (0, 1))
+    chart.x_labels = _labels(xs if "x" in log else _round_steps(xs[0], xs[-1]), across)
+    if "y" in log:
+        powers = range(math.floor(math.log10(ys[0])), math.ceil(math.log10(ys[-1])) + 1)
+        chart.y_labels = _labels([10.0**power for power in powers], up)
+    for name, points in series.items():
+        chart.add(name, [(across(x), up(y)) for x, y in sorted(points)])
+    return chart
+
+
+def _labels(values, place):
+    return [{"value": place(value), "label": format_number(value)} for value in values]
+
+
+def _areas(series, log, width):
+    if log:
+        raise ValueError("the mark area stacks its series, which a logarithmic axis cannot show")
+    chart = pygal.StackedLine(_options(fill=True, show_dots=False, show_minor_x_labels=False))
+    xs = sorted({x for points in series.values() for x, _ in points})
+    names = {min(xs, key=lambda x: abs(x - step)): step for step in _round_steps(xs[0], xs[-1])}
+    near = (xs[-1] - xs[0]) / 100  # closer than an eye can tell, so that the axis says 20 and not 19.3
+    chart.x_labels = [format_number(names[x] if abs(names.get(x, math.inf) - x) <= near else x) for x in xs]
+    chart.x_labels_major = [chart.x_labels[xs.index(x)] for x in names]
+    for name, points in series.items():
+        found = dict(points)
+        chart.add(name, [found.get(x) for x in xs])
+    return chart
+
+
+def _bars(series, log, width):
+    """Lying bars with their values: long names read better on the left."""
+    names = list(dict.fromkeys(x for points in series.values() for x, _ in points))[::-1]  # pygal begins at the bottom
+    chart = pygal.HorizontalBar(_options(print_values=True, print_values_position="top"))
+    chart.config.height = 90 + 26 * len(names) * len(series)
+    chart.x_labels = [_wrapped(str(name)) if width < 400 else str(name) for name in names]
+    for name, points in series.items():
+        found = dict(points)
+        chart.add(name, [found.get(x) for x in names])
+    return chart
+
+
+def _wrapped(name):
+    """The start of a long name, for a phone; the whole name stands in the table under the chart."""
+    return name if len(name) <= 24 else name[:23].rstrip(" ,") + "…"
+
+
+def _round_steps(low, high):
+    """Round numbers from low to high, at most seven."""
+    step = 10 ** math.floor(math.log10((high - low or 1) / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 6)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _inline(svg, description):
+    """pygal's SVG as a part of a page: no style, script, tool tip or id of its own, and words for who cannot see it."""
+    svg = re.sub(r"<!--.*?-->|<defs>.*?</defs>|<desc[^>]*>.*?</desc>|<title>.*?</title>", "", svg, flags=re.S)
+    svg = re.sub(r'<g[^>]*class="(?:tooltip|no_data)[^>]*>.*?</g>', "", svg, flags=re.S)
+    svg = re.sub(r'\s(?:id|xmlns|xmlns:\w+|rx|ry)="[^"]*"', "", svg)
+    svg = re.sub(r'="[^"]*\.\d{2}[^"]*"', lambda attribute: _rounded(attribute[0]), svg)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(description)}"', 1)
+
+
+def _rounded(places):
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), places)

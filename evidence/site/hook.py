@@ -1,0 +1,192 @@
+"""All that is tied to MkDocs, as one hook (mkdocs.yml: hooks): the address, the notebooks as pages, the records as files,
+the feed, the security policy.
+
+A notebook page takes the same road as every other page: mkdocs-jupyter runs our template (theme/notebook), which emits
+Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked like a guide.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import struct
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mkdocs.plugins import CombinedEvent, event_priority
+from mkdocs.structure.files import File
+from mkdocs.structure.pages import Page
+
+from evidence.site import changes, notebook_pages, redirects, twins
+from evidence.notebooks import project
+from evidence.site.pages import machines, stored
+from evidence.records import RESULTS
+
+# What a page may load: what the site itself holds, and of scripts and styles inside of the page those named by their hash.
+POLICY = (
+    "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
+    "worker-src 'self'; base-uri 'none'; form-action 'none'"
+)
+BEHIND = 0.3  # the weight in the search of what stands behind a guide: its notebook, and the old name of a page
+COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
+INLINE = r"<{tag}(?![^>]*(?:\ssrc=|application/json|text/plain))[^>]*>(.*?)</{tag}>"
+
+
+def on_startup(*, command, dirty):
+    """`mkdocs serve` puts a script of its own into every page, which the policy would refuse."""
+    global serving
+    serving = command == "serve"
+
+
+serving = False
+begun = 0.0  # when the last build of this process began
+
+
+def on_nav(nav, *, config, files):
+    """`mkdocs serve --dirty` builds only pages that were edited, in a second. A page also holds snippets, figures and the
+    theme: when a snippet has changed, the pages that name it are built, and all when anything else has."""
+    global begun
+    before, begun = begun, time.time()
+    if not serving:
+        return
+    snippets = Path(config.config_file_path).parent / "snippets"
+    watched = [path for folder in config.watch for path in Path(folder).rglob("*") if path.is_file()]
+    changed = [path for path in watched if path.stat().st_mtime > before]
+    names = {path.relative_to(snippets).as_posix() if path.is_relative_to(snippets) else "" for path in changed}
+    for file in files:
+        text = file.content_string if file.src_uri.endswith(".md") else ""
+        if any(name in text for name in names):  # "" is in every text
+            file.is_modified = lambda: True
+
+
+def on_config(config):
+    """The repository's address stands in pyproject.toml alone; the site's follows from it unless SITE_URL says otherwise."""
+    repository = project()["urls"]["Repository"]
+    owner, name = urlsplit(repository).path.strip("/").split("/")[:2]
+    config.repo_url, config.repo_name, config.edit_uri = repository, name, "edit/main/docs/"
+    # `mkdocs serve` has set its own already
+    config.site_url = os.environ.get("SITE_URL", config.site_url or f"https://{owner}.github.io/{name}/")
+    if config.site_url and not config.site_url.endswith("/"):
+        config.site_url += "/"
+    if os.environ.get(
+        "MIKE_DOCS_VERSION"
+    ):  # mike builds this version to stand beside others (docs/contribute.md#versions)
+        config.extra["versions"] = True
+        config.site_url += "latest/"  # of several versions, the newest is the one to be found
+    config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
+    config.extra["machines"] = machines(stored(RESULTS))
+    return config
+
+
+@event_priority(100)  # before mkdocs-jupyter looks at the files
+def on_files(files, *, config):
+    root = Path(config.config_file_path).parent
+    for template in [file for file in files if file.src_uri.startswith("notebook/")]:  # MkDocs takes all of theme/
+        files.remove(template)
+    for path in sorted(root.glob("notebooks/*")):
+        if path.suffix in (".ipynb", ".py"):
+            files.append(File(f"notebooks/{path.name}", str(root), config.site_dir, config.use_directory_urls))
+    for path in sorted(root.glob("results/*/*.json")):
+        files.append(File(path.relative_to(root).as_posix(), str(root), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown, *, page, config, files):
+    """Tells our Markdown extension which page it renders, so that it can make links."""
+    _tell_page(config, page.file.src_uri)
+    return markdown
+
+
+def on_pre_page(page, *, config, files):
+    if not page.file.src_uri.endswith(".ipynb"):
+        return page
+    stem = page.file.src_uri.removesuffix(".ipynb")
+    page.edit_url = f"{config.repo_url}/edit/main/{stem}.py"
+    figures = []
+
+    def figure(data, suffix):
+        """Stores a figure beside the page; returns its link and, so that the page does not jump when it loads, its size."""
+        content = data.encode() if suffix == "svg" else base64.b64decode(data)
+        figures.append(content)
+        name = f"{stem}_files/{len(figures)}.{suffix}"
+        files.append(File.generated(config, name, content=content))
+        width, height = _size(content, suffix)
+        return f"({Path(stem).name}_files/{len(figures)}.{suffix}){{ width={width} height={height} loading=lazy .nb-figure }}"
+
+    def render(config, files):
+        figures.clear()
+        text = notebook_pages.markdown(page.file.abs_src_path, figure)
+        page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
+        page.meta["search"] = {"boost": BEHIND}
+        page.meta["description"] = twins.summary(text) or config.site_description
+        _tell_page(config, page.file.src_uri)
+        Page.render(page, config, files)
+
+    page.render = render  # in place of mkdocs-jupyter's, which converts each notebook a second time for its contents
+    return page
+
+
+@event_priority(100)  # before the search reads the page
+def _hide_colours(context, *, page, config, nav):
+    """The colours of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build."""
+    page.coloured, page.content = page.content, COLOUR.sub(r"\1", page.content)
+
+
+@event_priority(-100)
+def _show_colours(context, *, page, config, nav):
+    page.content = page.coloured
+
+
+on_page_context = CombinedEvent(_hide_colours, _show_colours)
+
+
+def on_post_page(output, *, page, config):
+    return output if serving else with_policy(output)
+
+
+def on_post_template(output, *, template_name, config):
+    return with_policy(output) if template_name.endswith(".html") and not serving else output
+
+
+def with_policy(page):
+    """The page with a policy that names every script and style inside of it. It stands before the first of them."""
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY.format(scripts=_named("script", page), styles=_named("style", page))}">'
+    return re.sub(r'(<meta charset="utf-8"\s*/?>)', rf"\g<1>{meta}", page, count=1)
+
+
+def _named(tag, page):
+    inline = re.findall(INLINE.format(tag=tag), page, re.S)
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
+    return "".join(f" 'sha256-{digest}'" for digest in sorted(hashes))
+
+
+def on_post_build(*, config):
+    for path in Path(config.site_dir, "assets").rglob("*.map"):
+        path.unlink()  # Material's source maps are more than all the rest of the site, and no reader asks for them
+    redirects.write(config.site_dir, config.site_url)
+    redirects.add_to_search(Path(config.site_dir, "search", "search_index.json"), BEHIND)
+    twins.write(config.site_dir, config.site_name, config.site_description, config.site_url, config.nav)
+    feed = changes.feed(changes.load(), config.site_name, config.site_url, config.extra["machines"])
+    Path(config.site_dir, changes.FEED).write_text(feed, encoding="utf-8")
+
+
+def _tell_page(config, source):
+    config.mdx_configs.setdefault("evidence.site.pages", {}).update(page=source, colab=config.extra["colab"])
+
+
+def _ways_in(config, name):
+    """The line under a notebook's title. mkdocs-jupyter puts the notebook into the page's folder, MkDocs the script beside it."""
+    return (
+        f"[Open in Colab]({config.extra['colab']}{name}.ipynb){{ .md-button .md-button--primary }} "
+        f'<a class="md-button" href="{name}.ipynb" download>Download the notebook</a> '
+        f'<a class="md-button" href="../{name}.py" download>Download the script</a>'
+    )
+
+
+def _size(content, suffix):
+    """Width and height of a figure in pixels."""
+    if suffix == "png":
+        return struct.unpack(">II", content[16:24])
+    width, height = re.findall(rb' (?:width|height)="([\d.]+)pt"', content[content.index(b"<svg") :])[:2]
+    return round(float(width) * 4 / 3), round(float(height) * 4 / 3)

@@ -1,0 +1,265 @@
+"""Rank 0 of many: its bytes are those of a real run on two processes, and those of the closed formulas."""
+
+import functools
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from dryrun import plan, ranks
+from evidence.launch import run_ranks
+from dryrun.ranks import rank_step
+
+SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)
+LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2, tie_word_embeddings=False)
+EIGHT = dict(
+    vocab_size=128256,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    tie_word_embeddings=False,
+)
+# Runs every strategy on real tensors and a real process group; rank 0 prints what the tracker and DDP's hook see.
+REAL = r"""
+import json, sys, time, torch, torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import init_device_mesh
+from transformers import AutoModelForCausalLM, LlamaConfig
+from dryrun import ranks
+from dryrun.trace import language_batch
+
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+config = LlamaConfig(**json.loads(sys.argv[1]))
+
+
+def steps(strategy, number):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model.config.use_cache = False
+    model.train()
+    batch = language_batch(model, 2, 32)
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tensor" if strategy == "tp" else "shard",))
+    if strategy == "tp":
+        ranks._split(model, mesh, False)
+    elif strategy == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1)
+        buckets = []
+        def hook(state, bucket):
+            buckets.append(bucket.buffer().numel() * bucket.buffer().element_size())
+            return allreduce_hook(None, bucket)
+        model.register_comm_hook(None, hook)
+    else:
+        ranks._shard(model, mesh, torch.bfloat16, torch.float32, keep=strategy == "fsdp2_keep")
+    optimizer = ranks._optimizer(model, "adamw")
+    for _ in range(number):
+        tracker = ranks.RankTracker(model, optimizer, batch)
+        with tracker:
+            if strategy == "ddp":
+                buckets.clear()
+            loss = model(**batch).loss
+            time.sleep(0.2)  # gloo's threads let go of the last buffer a little later
+            forward = tracker.snapshot()
+            (loss / 1).backward()
+            del loss
+            time.sleep(0.2)
+            held = tracker.snapshot()
+            optimizer.step()
+            optimizer.zero_grad()
+    if strategy == "ddp":
+        return buckets
+    counted = sorted([c.kind, c.count, c.payload] for c in tracker.collectives.values())
+    return {"peak": tracker.peak, "after_forward": forward, "held": held, "collectives": counted}
+
+
+seen = {strategy: steps(strategy, 2) for strategy in ("fsdp2", "fsdp2_keep", "tp", "ddp")}
+if dist.get_rank() == 0:
+    print(json.dumps(seen))
+dist.barrier()
+dist.destroy_process_group()
+"""
+WIDE = LlamaConfig(
+    **SMALL | {"hidden_size": 256, "intermediate_size": 512}, num_key_value_heads=2, tie_word_embeddings=False
+)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    path = tmp_path_factory.mktemp("real") / "real.py"
+    path.write_text(REAL)
+    config = {key: value for key, value in WIDE.to_dict().items() if key in SMALL}
+    config |= {"num_key_value_heads": 2, "tie_word_embeddings": False}
+    run = run_ranks(path, json.dumps(config), timeout=300)
+    return json.loads(run.stdout[0].splitlines()[-1])
+
+
+@functools.cache
+def eight(strategy, world, layers=32, length=2048, **options):
+    """All 32 layers by way of 2 and 3; whether that is right is a test of its own."""
+    config = LlamaConfig(**EIGHT | {"num_hidden_layers": layers})
+    options |= {"layers": (2, 3)} if layers == 32 else {}
+    trace = ranks.many_layers if layers == 32 else rank_step
+    return trace(AutoModelForCausalLM, config, strategy, world, 1, length, **options)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "fsdp2_keep", "tp"])
+def test_fake_bytes_and_collectives_equal_those_of_two_real_processes(real, strategy):
+    options = {"compute": None} if strategy == "tp" else {}
+    traced = rank_step(AutoModelForCausalLM, WIDE, strategy, 2, 2, 32, attention="eager", **options)
+    assert sorted([c.kind, c.count, c.payload] for c in traced.collectives) == real[strategy]["collectives"]
+    for category in ("parameters", "optimizer", "activations"):
+        assert traced.after_forward[category] == real[strategy]["after_forward"][category]
+    for category in ("parameters", "gradients", "optimizer"):
+        assert traced.held[category] == real[strategy]["held"][category]
+    # Why it is higher is not known; buffers that gloo's threads keep for longer would be one reason. Seen: 4 to 11 %.
+    layer = (traced.parameters - 2 * WIDE.vocab_size * WIDE.hidden_size) / WIDE.num_hidden_layers
+    assert traced.peak <= real[strategy]["peak"] <= traced.peak + 2 * 4 * layer
+
+
+def test_the_emulated_buckets_reduce_what_ddp_reduces(real):
+    traced = rank_step(AutoModelForCausalLM, WIDE, "ddp", 2, 2, 32, compute=None)
+    assert sum(real["ddp"]) == traced.payload("all-reduce") == 4 * traced.parameters
+
+
+N8 = 8_030_261_248
+ROOT8 = 2 * 128256 * 4096
+
+
+@pytest.mark.parametrize("world", [8, 64])
+def test_fsdp2_sends_what_the_formula_says_and_holds_a_part_of_everything(world):
+    step = eight("fsdp2", world)
+    assert step.parameters == N8
+    assert step.count("all-gather") == 65 and step.count("reduce-scatter") == 33
+    assert step.payload("all-gather") == pytest.approx(2 * (2 * (N8 - ROOT8) + ROOT8), rel=0.01)
+    assert step.payload("reduce-scatter") == pytest.approx(4 * N8, rel=0.01)
+    assert step.sent() == pytest.approx((world - 1) / world * (4 * N8 + 2 * (2 * N8 - ROOT8)), rel=0.01)
+    for category, size in (("parameters", 4), ("gradients", 4), ("optimizer", 8)):
+        assert step.held[category] == pytest.approx(size * N8 / world, rel=0.01)
+
+
+def option(name, **arguments):
+    return next(
+        o for o in plan.plan(**plan.model("llama-8b"), **plan.gpu("H100 80GB"), **arguments) if o.strategy == name
+    )
+
+
+def test_the_plan_sends_what_the_trace_sends():
+    planned = option("FSDP2 (ZeRO-3)", gpus=64)
+    assert planned.sent == pytest.approx(eight("fsdp2", 64).sent(), rel=0.01)
+    assert option("DDP", gpus=8).sent == pytest.approx(eight("ddp", 8).sent(), rel=0.01)
+    hybrid, traced = option("HSDP", gpus=64, nodes=8, network="100 GbE"), eight("hsdp", 64, shard=8)
+    assert hybrid.sent == pytest.approx(traced.sent(dimension="shard"), rel=0.01)
+    assert hybrid.sent_network == pytest.approx(8 * traced.sent(dimension="replicate"), rel=0.01)  # 8 GPUs in a node
+    tensor = eight("tp", 8, layers=4, dtype=torch.bfloat16)
+    shape = plan.model("llama-8b") | {"layers": 4}
+    arguments = shape | plan.gpu("H100 80GB") | {"gpus": 8, "tokens": 256, "checkpointing": False}
+    planned = next(o for o in plan.plan(**arguments) if o.strategy == "TP")
+    assert planned.sent == pytest.approx(tensor.sent("all-reduce"), rel=0.01)  # 8 ranks share 8 x 256 tokens
+
+
+def test_the_plan_holds_what_the_trace_holds():
+    for name, traced in (("FSDP2 (ZeRO-3)", eight("fsdp2", 64)), ("DDP", eight("ddp", 8))):
+        planned = option(name, gpus=traced.ranks)
+        held = sum(
+            traced.held[c] for c in ("parameters", "gradients", "optimizer", "gradient buckets") if c in traced.held
+        )
+        assert planned.weights + planned.gradients + planned.optimizer == pytest.approx(held, rel=0.01)
+
+
+def test_ddp_holds_gradients_twice_unless_they_are_views_of_the_buckets():
+    config = LlamaConfig(**EIGHT | {"num_hidden_layers": 2})
+    twice, once = (
+        rank_step(AutoModelForCausalLM, config, "ddp", 8, 1, 128, bucket_view=view) for view in (False, True)
+    )
+    assert twice.held["gradients"] + twice.held["gradient buckets"] == pytest.approx(8 * twice.parameters, rel=0.001)
+    assert "gradient buckets" not in once.held  # they are the gradients
+    assert once.held["gradients"] == pytest.approx(4 * once.parameters, rel=0.001)
+
+
+def test_reshard_after_forward_false_gathers_once_and_keeps_the_weights():
+    again, keep = eight("fsdp2", 64, layers=4), eight("fsdp2_keep", 64, layers=4)
+    assert keep.payload("all-gather") == pytest.approx(2 * keep.parameters, rel=0.01)
+    assert keep.sent("reduce-scatter") == again.sent("reduce-scatter")
+    assert keep.after_forward["gathered weights"] == pytest.approx(2 * keep.parameters, rel=0.01)
+
+
+def test_tensor_parallelism_reduces_four_activations_a_layer_and_sequence_parallelism_sends_as_much():
+    layers, size = 4, 2 * 2048 * 4096
+    plain = eight("tp", 8, layers=layers, dtype=torch.bfloat16)
+    assert plain.count("all-reduce") == 4 * layers + 2
+    assert plain.payload("all-reduce") == (4 * layers + 2) * size
+    split = eight("tp", 8, layers=layers, dtype=torch.bfloat16, sequence_parallel=True)
+    sent = split.sent("reduce-scatter") + split.sent("all-gather") - plain.sent("all-gather")
+    assert sent == pytest.approx(plain.sent("all-reduce"), rel=0.01)
+    assert split.after_forward["activations"] < plain.after_forward["activations"]
+
+
+def test_a_pipeline_holds_as_many_micro_batches_as_stages_and_sends_one_activation_for_each():
+    config = LlamaConfig(**EIGHT | {"num_hidden_layers": 4})
+    steps = {
+        m: rank_step(AutoModelForCausalLM, config, "pp", 4, 1, 512, micro_batches=m, dtype=torch.bfloat16)
+        for m in (1, 6, 8)
+    }
+    assert steps[8].payload("send") == steps[8].payload("receive") == 8 * 512 * 4096 * 2
+    assert steps[8].peak == steps[6].peak > steps[1].peak
+
+
+SEVENTY = EIGHT | {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64}
+SPLIT = {"tensor": 8, "sequence_parallel": True}
+DEEP = 10
+
+
+@pytest.mark.parametrize(
+    "strategy, world, options, part, layers", [("fsdp2", 64, {}, 0, (4, 5)), ("tp_fsdp2", 8, SPLIT, 1, (2, 3))]
+)
+def test_a_deep_model_is_traced_by_two_shallow_ones_even_if_its_peak_comes_later(
+    strategy, world, options, part, layers
+):
+    def arguments(layers):
+        deep = LlamaConfig(**SEVENTY | {"num_hidden_layers": layers})
+        return AutoModelForCausalLM, deep, strategy, world, 1, 4096
+
+    options = {"activation_checkpointing": True} | options
+    whole = rank_step(*arguments(DEEP), **options)
+    assert whole.peak == whole.parts[part][0]
+    if part:  # with the last gradients, and in a shallow model with the loss
+        shallow = rank_step(*arguments(2), **options)
+        assert shallow.peak == shallow.parts[0][0]
+    line = ranks.many_layers(*arguments(DEEP), layers=layers, **options)
+    assert line.parameters == whole.parameters
+    assert line.collectives == whole.collectives
+    assert line.held == whole.held
+    assert line.peak == pytest.approx(whole.peak, rel=0.001)
+    assert line.gib("gradients") == pytest.approx(whole.gib("gradients"), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("zero1", 8, 1, 8), "which is not traced: see dryrun.plan"),
+        (("fsdp", 8, 1, 8), "choose one of ddp, fsdp2"),
+        (("fsdp2", 1, 1, 8), "take at least 2"),
+        (("tp", 8, 1, 8), "8 ranks cannot split 2 key and value heads: take a divisor of 2"),
+        (("hsdp", 8, 1, 8), "hsdp on 8 ranks needs a divisor of 8"),
+        (("pp", 2, 1, 8), "3 layers do not divide into 2 stages"),
+    ],
+)
+def test_what_cannot_be_split_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rank_step(AutoModelForCausalLM, LLAMA, *arguments)
+
+
+def test_the_depths_must_lie_on_one_line():
+    seventy = LlamaConfig(**EIGHT | {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80})
+    with pytest.raises(ValueError, match="take deeper ones"):
+        ranks.many_layers(
+            AutoModelForCausalLM, seventy, "fsdp2", 64, 1, 4096, activation_checkpointing=True, layers=(1, 2, 4)
+        )
+
+
+def test_no_process_group_stays_behind():
+    eight("fsdp2_keep", 64, layers=4)
+    assert not torch.distributed.is_initialized()

@@ -1,0 +1,81 @@
+"""`make audit`: the bars it holds pages to, and that each broken one is named."""
+
+from types import SimpleNamespace
+
+import pytest
+from built import ROOT
+
+from evidence.site import audit
+from evidence.problems import Problem
+
+
+@pytest.mark.parametrize(
+    ("page", "most"),
+    [("", 75_000), ("training/one-gpu/", 85_000), ("evidence/", 85_000), ("notebooks/one_gpu/", 80_000)],
+)
+def test_a_page_has_the_bar_of_its_kind(page, most):
+    assert audit.bar(page) == most
+
+
+@pytest.fixture
+def one_page(monkeypatch):
+    """An audit of one page; what browser and Lighthouse say is given."""
+
+    def run(weight=1000, hosts=(), found=(), scores=100):
+        visit = SimpleNamespace(weight=weight, hosts=set(hosts), messages=[], fetched={"a.js": weight})
+        monkeypatch.setattr(audit, "Visit", lambda browser, host, page: visit)
+        monkeypatch.setattr(
+            audit, "looks", lambda browser, host, page: [("phone", "dark", problem) for problem in found]
+        )
+        monkeypatch.setattr(
+            audit, "lighthouse", lambda address, runs: {**dict.fromkeys(audit.GATES, scores), "performance": 50}
+        )
+        host, lines = SimpleNamespace(address="http://127.0.0.1/", pages=["a/"]), []
+        broken = list(audit.pages(None, host, 1, (), lines.append))
+        assert lines[1].split()[0] == "a/"
+        return broken, lines
+
+    return run
+
+
+def test_a_page_that_holds_its_bars_breaks_none_and_performance_is_no_gate(one_page):
+    broken, lines = one_page()
+    assert broken == []
+    assert lines[1].split() == ["a/", "1.0", "85", "0", "0", "100", "100", "100", "50"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"weight": 85_001}, "a/: a first visit fetches 85,001 bytes of at most 85,000: {'a.js': 85001}"),
+        ({"hosts": ["fonts.example"]}, "a/: asks ['fonts.example']"),
+        ({"found": ["image-alt: img"]}, "a/, phone dark: image-alt: img"),
+        ({"scores": 99}, "a/: Lighthouse gives 99 for accessibility"),
+    ],
+)
+def test_what_breaks_a_bar_is_named(one_page, wrong, message):
+    broken, _ = one_page(**wrong)
+    assert broken[0].startswith(message), broken
+
+
+def test_two_builds_that_differ_are_told_apart_to_the_byte(tmp_path):
+    for folder, content in (("one", "a"), ("same", "a"), ("other", "b")):
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        (tmp_path / folder / "sub" / "file").write_text(content)
+    (tmp_path / "other" / "more").touch()
+    assert audit.differences(tmp_path / "one", tmp_path / "same") == []
+    assert audit.differences(tmp_path / "one", tmp_path / "other") == ["more", "sub/file"]
+
+
+def test_the_plain_site_has_the_same_pages(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    audit.plain(tmp_path / "plain")
+    pages = {path.relative_to(tmp_path / "plain/docs").as_posix() for path in (tmp_path / "plain/docs").rglob("*.md")}
+    ours = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert pages == ours | {f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*.py")}
+
+
+def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Problem, match="Lighthouse is not installed. Fix: make audit"):
+        audit.lighthouse("http://127.0.0.1/", 1)

@@ -1,0 +1,520 @@
+"""docs/training/adapters-and-offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+
+import ast
+import copy
+import inspect
+import json
+import tempfile
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from bitsandbytes.functional import has_avx512bf16
+from bitsandbytes.nn import Linear4bit
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from programs import too_much_to_read
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    GptOssConfig,
+    LlamaConfig,
+    PrinterCallback,
+    Qwen3MoeConfig,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+from evidence import records
+from dryrun.trace import Tracker, fake, training_step
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "snippets" / "adapters_and_offload"
+SNIPPETS = sorted(FOLDER.glob("*.py"))
+SMALL = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 500,
+}
+NF4 = BitsAndBytesConfig(
+    load_in_4bit=True,
+    bnb_4bit_quant_type="nf4",
+    bnb_4bit_use_double_quant=True,
+    bnb_4bit_compute_dtype=torch.bfloat16,
+)
+IDS = torch.arange(32).view(2, 16)
+
+
+def error(name):
+    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def raised(caught):
+    return type(caught.value).__name__, str(caught.value)
+
+
+def warned(caught):
+    return [(warning.category.__name__, str(warning.message)) for warning in caught]
+
+
+def llama(dtype=torch.float32):
+    set_seed(0)
+    return AutoModelForCausalLM.from_config(LlamaConfig(**SMALL), dtype=dtype)
+
+
+def with_adapters(model, **options):
+    set_seed(0)
+    adapters = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    return get_peft_model(model, adapters, **options)
+
+
+def step(model):
+    loss = model.train()(input_ids=IDS, labels=IDS).loss
+    loss.backward()
+    return loss
+
+
+def gradients(model):
+    step(model)
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+
+
+def trained(model, **arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, max_steps=1, use_cpu=True, disable_tqdm=True, save_strategy="no", **arguments
+        )
+        rows = [{"input_ids": row, "labels": row} for row in IDS]
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return trainer.model
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    llama(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def moe():
+    return Qwen3MoeConfig(
+        **SMALL, num_key_value_heads=2, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=64, head_dim=64
+    )
+
+
+def quantized(checkpoint):
+    return AutoModelForCausalLM.from_pretrained(checkpoint, quantization_config=NF4, dtype=torch.bfloat16)
+
+
+# The programs
+
+
+@pytest.mark.parametrize("name", ["lora.py", "qlora.py", "offload_activations.py"])
+def test_the_programs_with_trainer_run_on_a_cpu(name, run_snippet):
+    defined, printed = run_snippet(f"adapters_and_offload/{name}")
+    assert defined["arguments"].max_steps == 4
+    assert "train_loss" in printed
+
+
+def test_the_program_with_cpu_offload_optimizer_runs_on_a_cpu_with_plain_adamw(run_snippet):
+    _, printed = run_snippet("adapters_and_offload/cpu_offload_optimizer.py")
+    assert printed.startswith("loss ")
+
+
+def test_the_mixture_of_experts_program_prints_total_active_and_peak(run_snippet, monkeypatch):
+    monkeypatch.setenv("EVIDENCE_LAYERS", "2,4")  # whole, its 48 layers take longer
+    _, printed = run_snippet("adapters_and_offload/mixture_of_experts.py")
+    assert printed.splitlines() == [
+        "30.53 billion parameters, 3.35 billion active per token",
+        "full fine-tuning in bf16 with AdamW: peak 227 GiB",
+        "frozen weights in bf16: 57 GiB",
+    ]
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_every_argument_is_one_of_the_installed_version_and_not_a_deprecated_one(path):
+    known = {
+        kind.__name__: set(inspect.signature(kind).parameters)
+        for kind in (TrainingArguments, LoraConfig, BitsAndBytesConfig, LlamaConfig, Qwen3MoeConfig)
+    }
+    known["Qwen3MoeConfig"].add("head_dim")  # an attribute that checkpoints set and the model reads
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = getattr(getattr(node, "func", None), "id", "")
+        if isinstance(node, ast.Call) and name in known:
+            given = {keyword.arg for keyword in node.keywords}
+            assert given <= known[name], f"{path.name}:{node.lineno}: {sorted(given - known[name])} unknown to {name}"
+            assert not {argument for argument in given if argument.startswith("gradient_checkpointing")}
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_programs_are_short_enough_to_read(path):
+    assert not too_much_to_read(path, 45)
+
+
+# LoRA
+
+
+def test_lora_freezes_the_weights_and_keeps_gradients_and_state_of_the_adapters_alone():
+    model = with_adapters(llama())
+    step(model)
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    assert all("lora_" in name for name, p in model.named_parameters() if p.requires_grad)
+    assert [p for p in model.parameters() if p.grad is not None] == trainable
+
+
+def test_all_linear_leaves_the_output_layer_out():
+    names = with_adapters(llama()).targeted_module_names
+    assert len(names) == 7 * SMALL["num_hidden_layers"]
+    assert not any("lm_head" in name for name in names)
+
+
+def test_the_traced_bytes_of_a_lora_step_are_those_of_real_tensors():
+    config = LlamaConfig(**SMALL, use_cache=False)
+
+    def peak(model):
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trainable, fused=True)
+        for p in trainable:
+            p.grad = torch.empty_like(p)
+        optimizer.step()
+        optimizer.zero_grad()
+        ids = torch.zeros(2, 64, dtype=torch.long)
+        with Tracker(model, optimizer, [ids]) as tracker, torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
+            optimizer.step()
+        return tracker.peak
+
+    def build():
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager")
+        return with_adapters(model)
+
+    with torch.device("meta"):
+        model = build()
+    with fake():
+        traced = peak(model.to_empty(device="cpu").train())
+    assert traced == pytest.approx(peak(build().train()), rel=0.01)
+
+
+def test_what_the_adapters_add_is_scaled_by_alpha_over_the_rank():
+    linear = with_adapters(llama()).base_model.model.model.layers[0].mlp.up_proj
+    x, (a, b) = torch.randn(1, SMALL["hidden_size"]), (linear.lora_A["default"], linear.lora_B["default"])
+    scale = LoraConfig().lora_alpha / 4  # the rank that `with_adapters` asks for
+    assert scale != 1
+    assert torch.allclose(linear(x), linear.base_layer(x) + scale * b(a(x)), atol=1e-5)
+
+
+def test_a_lora_step_is_faster_on_our_zen_cpus_and_not_on_our_xeon_and_with_few_tokens_on_all():
+    named = {record.machine: record.data for record in records.load_all(ROOT / "results")["adapters_and_offload"]}
+    times = {}
+    for machine in ("epyc-zen3-2core", "epyc-zen4-2core", "intel-xeon-with-amx-2core"):
+        times[machine] = named[machine]["claims"]["lora-time"]["value"]
+        table = named[machine]["tables"]["step-times"]
+        few = dict(zip(table["columns"], table["rows"][0]))
+        assert few["LoRA"] < few["full"]
+    *zen, xeon = times.values()
+    assert max(zen) < 1 <= xeon
+
+
+def test_peft_keeps_the_adapters_of_a_bf16_model_in_fp32_unless_told_otherwise():
+    def dtypes(**options):
+        model = with_adapters(llama(torch.bfloat16), **options)
+        return {p.dtype for p in model.parameters() if p.requires_grad}
+
+    assert dtypes() == {torch.float32}
+    assert dtypes(autocast_adapter_dtype=False) == {torch.bfloat16}
+
+
+def test_trainer_makes_checkpointing_work_with_adapters_with_either_kind_of_reentrancy():
+    for kind in (True, False):
+        model = with_adapters(llama())
+        before = [p.detach().clone() for p in model.parameters() if p.requires_grad]
+        trained(model, activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": kind})
+        after = [p for p in model.parameters() if p.requires_grad]
+        assert any(not torch.equal(a, b) for a, b in zip(before, after))
+
+
+def test_without_inputs_that_require_gradients_reentrant_checkpointing_warns_and_fails():
+    model = with_adapters(llama())
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    model.disable_input_require_grads()
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(RuntimeError) as failed:
+        warnings.simplefilter("always")
+        step(model)
+    assert error("no_input_requires_grad") in warned(caught)
+    assert raised(failed) == error("no_grad_fn")
+
+
+def test_the_default_checkpointing_needs_no_such_inputs():
+    model = with_adapters(llama())
+    expected = gradients(model)
+    again = with_adapters(llama())
+    again.activation_checkpointing_enable()
+    again.disable_input_require_grads()
+    assert torch.allclose(gradients(again), expected, atol=1e-6)
+
+
+def test_a_model_with_every_weight_frozen_fails_with_the_same_message():
+    model = llama().requires_grad_(False)
+    with pytest.raises(RuntimeError) as failed:
+        step(model)
+    assert raised(failed) == error("no_grad_fn")
+
+
+def test_get_peft_model_warns_of_a_name_that_transformers_deprecates():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with_adapters(llama())
+    assert error("is_gradient_checkpointing") in warned(caught)
+
+
+def test_a_target_that_the_model_does_not_have_raises():
+    with pytest.raises(Exception) as failed:
+        get_peft_model(llama(), LoraConfig(target_modules=["query"], task_type="CAUSAL_LM"))
+    assert raised(failed) == error("no_target")
+
+
+# QLoRA
+
+
+def test_4_bit_loading_quantises_the_linear_layers_and_not_embedding_output_layer_and_norms(checkpoint):
+    model = quantized(checkpoint)
+    four_bit = {name for name, module in model.named_modules() if isinstance(module, Linear4bit)}
+    assert len(four_bit) == 7 * SMALL["num_hidden_layers"]
+    assert {
+        p.dtype for name, p in model.named_parameters() if "norm" in name or "embed" in name or "lm_head" in name
+    } == {torch.bfloat16}
+
+
+def test_one_8_bit_scale_per_64_weights_and_one_fp32_scale_per_256_of_them(checkpoint):
+    state = quantized(checkpoint).model.layers[0].mlp.up_proj.weight.quant_state
+    weights = state.shape.numel()
+    assert (state.absmax.dtype, state.absmax.numel()) == (torch.uint8, weights // 64)
+    assert (state.state2.absmax.dtype, state.state2.absmax.numel()) == (torch.float32, weights // 64 // 256)
+
+
+def test_the_defaults_of_4_bit_loading_are_fp4_fp32_compute_and_no_double_quantization():
+    config = BitsAndBytesConfig(load_in_4bit=True)
+    assert config.bnb_4bit_quant_type == "fp4"
+    assert config.bnb_4bit_compute_dtype == torch.float32
+    assert not config.bnb_4bit_use_double_quant
+
+
+def test_prepare_model_for_kbit_training_casts_what_is_not_quantised_to_fp32(checkpoint):
+    model = prepare_model_for_kbit_training(quantized(checkpoint))
+    assert {p.dtype for p in model.parameters()} == {torch.uint8, torch.float32}
+    assert model.lm_head.weight.dtype == torch.float32
+
+
+def test_adapters_can_be_trained_on_a_quantised_model_without_prepare_model_for_kbit_training(checkpoint):
+    model = with_adapters(quantized(checkpoint))
+    trained(model, bf16=True, activation_checkpointing=True)
+    assert all(p.isfinite().all() for p in model.parameters() if p.requires_grad)
+
+
+def test_load_in_4bit_is_no_argument_of_from_pretrained_any_more(checkpoint):
+    with pytest.raises(TypeError) as failed:
+        AutoModelForCausalLM.from_pretrained(checkpoint, load_in_4bit=True)
+    assert raised(failed) == error("load_in_4bit")
+
+
+def test_trainer_refuses_a_quantised_model_without_adapters(checkpoint):
+    with pytest.raises(ValueError) as failed:
+        trained(quantized(checkpoint))
+    assert raised(failed) == error("purely_quantized")
+
+
+def test_after_an_evaluation_on_a_cpu_with_avx512_bf16_the_gradients_of_a_4_bit_model_are_wrong(checkpoint):
+    expected = gradients(with_adapters(quantized(checkpoint)))
+    model = with_adapters(quantized(checkpoint))
+    with torch.no_grad():
+        model.eval()(input_ids=IDS)
+    kind, message = error("gemv_4bit")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wrong = not torch.allclose(gradients(model), expected, rtol=0.2, atol=0.01)
+    assert wrong == has_avx512bf16()
+    if wrong:
+        assert any(name == kind and text.startswith(message) for name, text in warned(caught))
+
+
+def test_the_switch_on_the_layers_keeps_the_gradients_right(checkpoint):
+    expected = gradients(with_adapters(quantized(checkpoint)))
+    model = with_adapters(quantized(checkpoint))
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+    with torch.no_grad():
+        model.eval()(input_ids=IDS)
+    assert torch.allclose(gradients(model), expected, rtol=0.01, atol=1e-3)
+
+
+# Offload
+
+
+def test_offload_is_a_key_that_trainer_takes_out_of_the_checkpointing_arguments():
+    assert 'gc_kwargs.pop("offload", False)' in inspect.getsource(Trainer)
+    assert "offload" in inspect.signature(llama().activation_checkpointing_enable).parameters
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
+def test_offloaded_activations_need_an_accelerator():
+    with pytest.raises(RuntimeError) as failed:
+        trained(llama(), activation_checkpointing=True, activation_checkpointing_kwargs={"offload": True})
+    assert raised(failed) == error("pin_memory")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
+def test_cpu_offload_optimizer_needs_a_gpu():
+    from torchao.optim import CPUOffloadOptimizer
+
+    with pytest.raises(AssertionError) as failed:
+        CPUOffloadOptimizer(llama().parameters(), torch.optim.AdamW, offload_gradients=True, lr=1e-5)
+    assert raised(failed) == error("cpu_offload")
+
+
+def test_cpu_offload_optimizer_takes_the_arguments_of_the_program_and_refuses_accumulation_with_offloaded_gradients():
+    from torchao.optim import CPUOffloadOptimizer
+
+    signature = inspect.signature(CPUOffloadOptimizer)
+    assert list(signature.parameters)[:2] == ["params", "optimizer_class"]
+    assert "offload_gradients" in signature.parameters
+    assert "Not compatible with gradient accumulation" in CPUOffloadOptimizer.__init__.__doc__
+
+
+def test_the_deepspeed_configuration_is_strict_json_and_deepspeed_accepts_it():
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig, OffloadDeviceEnum
+
+    def refuse(constant):
+        raise ValueError(constant)
+
+    config = json.loads((FOLDER / "zero_offload.json").read_text(), parse_constant=refuse)
+    zero = DeepSpeedZeroConfig(**config["zero_optimization"])
+    assert zero.stage == 2
+    assert zero.offload_optimizer.device == OffloadDeviceEnum.cpu
+    with pytest.raises(ValueError):
+        DeepSpeedZeroConfig(**config["zero_optimization"], offload_optimiser={})
+
+
+def test_trainer_fills_every_auto_of_the_deepspeed_configuration():
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    config = HfTrainerDeepSpeedConfig(json.loads((FOLDER / "zero_offload.json").read_text()))
+    arguments = TrainingArguments("out", use_cpu=True, bf16=True, gradient_accumulation_steps=16, max_steps=4)
+    config.trainer_config_process(arguments)
+    config.trainer_config_finalize(arguments, llama(), num_training_steps=4)
+    assert "auto" not in json.dumps(config.config)
+    assert config.config["gradient_accumulation_steps"] == 16
+
+
+def test_deepspeed_estimates_2_bytes_a_parameter_on_the_gpu_and_24_on_the_host():
+    from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+
+    assert estimate_zero2_model_states_mem_needs(1000, cpu_offload=True) == (24_000, 2_000)
+
+
+def test_fsdp2s_policy_moves_parameters_gradients_and_state():
+    from torch.distributed.fsdp import CPUOffloadPolicy
+
+    assert CPUOffloadPolicy().pin_memory
+    described = " ".join(CPUOffloadPolicy.__doc__.split())
+    assert "offloads parameters, gradients, and optimizer states" in described
+
+
+def test_deepspeed_sends_gradients_in_fp32_at_the_end_of_every_optimizer_step_with_accumulation_or_without():
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+    source = inspect.getsource(DeepSpeedZeroOptimizer.copy_grads_in_partition)
+    _, _, default = source.partition("        if self.cpu_offload:\n")
+    in_16_bits, _, at_the_end = default.partition("            if self.is_gradient_accumulation_boundary():\n")
+    assert "if self.micro_step_id > 0 or not self.is_gradient_accumulation_boundary():" in in_16_bits
+    assert "self.async_accumulate_grad_in_cpu_via_gpu(param)" in in_16_bits
+    assert "self.async_inplace_copy_grad_to_fp32_buffer_from_gpu(param)" in at_the_end
+    assert "grad_accum_dtype = model_dtype" in inspect.getsource(DeepSpeedEngine.get_data_types)  # so not the other way
+
+
+def test_deepspeed_builds_its_cpu_adam_at_the_first_start():
+    from deepspeed.git_version_info import installed_ops
+    from deepspeed.ops.op_builder import CPUAdamBuilder
+
+    assert not installed_ops["cpu_adam"]
+    assert CPUAdamBuilder().sources()[0].endswith("cpu_adam.cpp")
+
+
+def test_deepspeed_refuses_torchs_adamw_in_your_own_loop_and_accelerate_replaces_it():
+    from accelerate import Accelerator
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    source = inspect.getsource(DeepSpeedEngine)
+    kind, message = error("zero_offload")
+    start, _, rest = message.partition("<class 'torch.optim.adamw.AdamW'>")
+    assert f"raise {kind}(msg)" in source
+    assert start in source
+    assert rest in source
+    assert "map_pytorch_optim_to_deepspeed(optimizer)" in inspect.getsource(Accelerator)
+
+
+# Mixture-of-experts
+
+
+def test_4_bit_loading_leaves_the_experts_in_16_bits(moe, tmp_path):
+    AutoModelForCausalLM.from_config(moe, dtype=torch.bfloat16).save_pretrained(tmp_path)
+    model = quantized(tmp_path)
+    assert isinstance(model.model.layers[0].self_attn.q_proj, Linear4bit)
+    assert {p.dtype for name, p in model.named_parameters() if ".experts." in name} == {torch.bfloat16}
+
+
+def test_all_linear_puts_adapters_on_the_experts_too(moe):
+    model = with_adapters(AutoModelForCausalLM.from_config(moe))
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert any(".experts." in name for name in names)
+
+
+def test_all_linear_leaves_out_the_experts_of_gpt_oss_and_target_parameters_reaches_them():
+    def adapted(**options):
+        sizes = {"num_key_value_heads": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 64}
+        model = AutoModelForCausalLM.from_config(GptOssConfig(**SMALL, **sizes))
+        return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **options))
+
+    def reached(model):
+        return any(".experts." in name for name, p in model.named_parameters() if p.requires_grad)
+
+    assert not reached(adapted())
+    assert reached(adapted(target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]))
+
+
+def test_grouped_mm_is_the_default(moe):
+    assert AutoModelForCausalLM.from_config(moe).config._experts_implementation == "grouped_mm"
+
+
+def test_the_eager_experts_cannot_be_traced_because_their_shapes_depend_on_the_tokens(moe):
+    moe = copy.deepcopy(moe)
+    moe._experts_implementation = "eager"
+    with pytest.raises(DynamicOutputShapeException):
+        training_step(AutoModelForCausalLM, moe, 1, 16)
+
+
+def test_memory_of_the_default_experts_does_not_depend_on_which_expert_gets_a_token(moe):
+    """A real step whose tokens all go to two experts, and one whose tokens are spread."""
+
+    def peak(one_token):
+        set_seed(0)
+        config = copy.deepcopy(moe)
+        config.use_cache = False
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
+        ids = torch.zeros(2, 64, dtype=torch.long) if one_token else torch.randint(0, 500, (2, 64))
+        optimizer = torch.optim.SGD(model.parameters())
+        with Tracker(model, optimizer, [ids]) as tracker:
+            torch.nn.functional.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), ids.flatten())
+        return tracker.peak
+
+    assert peak(True) == pytest.approx(peak(False), rel=0.01)

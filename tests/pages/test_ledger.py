@@ -1,0 +1,65 @@
+"""docs/evidence/ledger.md lists every claim with its value, kind, machine, versions, date and record."""
+
+from pathlib import Path
+
+import markdown
+import pytest
+from bs4 import BeautifulSoup
+
+from evidence import records
+from evidence.site.pages import ledger_fence
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def found():
+    return records.load_all(ROOT / "results")
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    page = markdown.Markdown(
+        extensions=["evidence.site.pages"],
+        extension_configs={"evidence.site.pages": {"results": str(ROOT / "results"), "page": "evidence/ledger.md"}},
+    )
+    return BeautifulSoup(ledger_fence("", "ledger", "", {}, page), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def rows(ledger):
+    """{id: row}."""
+    found = ledger.select("tr[id]")
+    by_id = {row["id"]: row for row in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+def test_the_ledger_has_a_row_for_every_claim_of_every_record(rows, found):
+    expected = {f"{notebook}-{name}" for notebook, kept in found.items() for r in kept for name in r.data["claims"]}
+    assert len(expected) > 50
+    assert rows.keys() == expected
+
+
+def test_each_row_says_value_kind_machine_versions_and_date(rows, found):
+    for notebook, kept in found.items():
+        newest = kept[0]
+        for name, claim in newest.data["claims"].items():
+            row = rows[f"{notebook}-{name}"]
+            cells = [cell.get_text(" ") for cell in row.select("td")]
+            shown = records.format_value(claim["value"], claim["unit"]) if "value" in claim else claim["because"]
+            assert shown in cells[1]
+            assert cells[2] == claim["kind"]
+            if claim["kind"] == "cited":
+                assert claim["source"] == row.select("a")[-1]["href"]
+            else:
+                assert newest.date in cells[3]
+                assert newest.data["machine"]["label"] in cells[3]
+                assert f"torch {newest.data['software']['torch']}" in cells[3]
+
+
+def test_each_row_links_to_the_code_and_to_the_record(rows):
+    for row in rows.values():
+        links = [link["href"] for link in row.select("a")]
+        assert links[0].startswith("../../notebooks/") and "#claim-" in links[0]
+        assert links[1].startswith("../../results/") or links[1].startswith("https://")

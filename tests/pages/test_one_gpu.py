@@ -1,0 +1,364 @@
+"""docs/training/one-gpu.md, sentence by sentence. Its figures are tested where they are made, in the notebooks."""
+
+import inspect
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.utils import find_executable_batch_size
+from programs import too_much_to_read, wrong_arguments
+from torchao.float8 import Float8LinearConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    LlamaConfig,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.utils import logging as transformers_logging
+
+from dryrun.trace import training_step
+
+ROOT = Path(__file__).resolve().parent.parent
+SNIPPETS = sorted((ROOT / "snippets" / "one_gpu").glob("*.py"))
+ERRORS = ROOT / "snippets" / "one_gpu" / "errors"
+TRAINING = [path.name for path in SNIPPETS if "Trainer(" in path.read_text()]
+SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
+
+
+def error(name):
+    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def losses(model, data, **arguments):
+    """The logged losses of two optimizer steps over eight rows each."""
+    set_seed(0)
+    arguments = TrainingArguments(
+        "out", max_steps=2, logging_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, **arguments
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=data)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def classifier():
+    set_seed(0)
+    config = BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 500, (16, 32), generator=generator)
+    return [{"input_ids": row, "labels": int(row[0] % 2)} for row in ids]
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_every_program_of_the_page_trains_on_a_cpu(name, run_snippet):
+    defined, printed = run_snippet(f"one_gpu/{name}")
+    assert defined["arguments"].max_steps == 4
+    assert "train_loss" in printed
+
+
+def test_the_page_has_a_program_for_each_of_its_methods():
+    assert {"baseline.py", "batch_size.py", "gradient_accumulation.py", "activation_checkpointing.py", "mixed_precision.py",
+            "pure_bf16.py", "all_together.py"} <= set(TRAINING)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_every_argument_is_one_of_the_installed_version_and_not_a_deprecated_one(path):
+    assert not wrong_arguments(path)
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
+def test_programs_are_short_enough_to_read(path):
+    assert not too_much_to_read(path, 40)
+
+
+# Where the memory goes
+
+
+def test_the_peak_at_batch_1_comes_when_every_gradient_exists_and_no_activation_is_left():
+    step = training_step(AutoModelForCausalLM, LlamaConfig(**SMALL | {"num_hidden_layers": 8}), 1, 8)
+    assert step.peak_by_category["gradients"] == 4 * step.parameters
+    assert step.peak_by_category["activations"] < 0.01 * step.after_forward["activations"]
+
+
+def test_trainer_takes_the_fused_form_of_adamw_by_default():
+    assert TrainingArguments("out", use_cpu=True).optim == "adamw_torch_fused"
+
+
+def test_trace_your_own_model_prints_its_parameters_and_its_peak(run_snippet):
+    defined, printed = run_snippet("one_gpu/trace_your_model.py")
+    assert printed.startswith("8.03 billion parameters, peak 59.9 GiB")
+    assert defined["step"].seconds < 60
+
+
+def test_the_two_counters_of_the_allocator(run_snippet):
+    _, printed = run_snippet("one_gpu/measure_peak.py")
+    assert "GiB" in printed if torch.cuda.is_available() else "no GPU here" in printed
+
+
+# Batch size
+
+
+def test_auto_find_batch_size_tries_again_with_a_batch_a_tenth_smaller():
+    tried = []
+
+    @find_executable_batch_size(starting_batch_size=64)
+    def train(batch_size):
+        tried.append(batch_size)
+        if len(tried) < 3:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    train()
+    assert tried == [64, 57, 51]
+
+
+def test_auto_find_batch_size_leaves_gradient_accumulation_as_it_is(rows):
+    class Full(Trainer):
+        def training_step(self, model, inputs, *more):
+            if len(inputs["labels"]) > 7:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            return super().training_step(model, inputs, *more)
+
+    arguments = TrainingArguments(
+        "out", max_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, auto_find_batch_size=True,
+        per_device_train_batch_size=8, gradient_accumulation_steps=2,
+    )  # fmt: skip
+    trainer = Full(model=classifier(), args=arguments, train_dataset=rows)
+    trainer.train()
+    assert (trainer.state.train_batch_size, trainer.args.gradient_accumulation_steps) == (7, 2)
+
+
+# Gradient accumulation
+
+
+def test_accumulation_gives_the_loss_of_one_large_batch(rows):
+    model = classifier()
+    model.accepts_loss_kwargs = False
+    accumulated = losses(model, rows, per_device_train_batch_size=2, gradient_accumulation_steps=4)
+    assert accumulated == pytest.approx(losses(classifier(), rows, per_device_train_batch_size=8), rel=1e-4)
+
+
+def test_without_accepts_loss_kwargs_the_loss_of_a_bert_classifier_comes_out_too_large_by_the_micro_batches(rows):
+    accumulated = losses(classifier(), rows, per_device_train_batch_size=2, gradient_accumulation_steps=4)
+    whole = losses(classifier(), rows, per_device_train_batch_size=8)
+    assert accumulated[0] == pytest.approx(4 * whole[0], rel=1e-3)
+
+
+def test_causal_language_models_divide_correctly(rows):
+    def llama():
+        set_seed(0)
+        return AutoModelForCausalLM.from_config(LlamaConfig(**SMALL))
+
+    rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in rows]
+    accumulated = losses(llama(), rows, per_device_train_batch_size=2, gradient_accumulation_steps=4)
+    assert accumulated == pytest.approx(losses(llama(), rows, per_device_train_batch_size=8), rel=1e-4)
+
+
+def test_adam_does_not_depend_on_the_scale_of_the_gradients():
+    def stepped(scale):
+        weight = torch.nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.AdamW([weight], lr=0.1)
+        for gradient in (torch.tensor([1.0, -2.0, 3.0, 0.5]), torch.tensor([0.3, 1.0, -1.0, 2.0])):
+            weight.grad = scale * gradient
+            optimizer.step()
+        return weight.detach()
+
+    assert torch.allclose(stepped(1), stepped(4), atol=1e-6)
+
+
+def test_accumulated_gradients_lie_under_the_activations_of_the_next_micro_batch():
+    config = LlamaConfig(**SMALL | {"num_hidden_layers": 8, "hidden_size": 256, "intermediate_size": 512})
+    one = training_step(AutoModelForCausalLM, config, 1, 64)
+    four = training_step(AutoModelForCausalLM, config, 1, 64, accumulation=4)
+    assert four.peak > one.peak
+
+
+# Activation checkpointing
+
+
+def test_checkpointing_changes_neither_loss_nor_gradients():
+    ids = torch.arange(64).view(2, 32)
+
+    def gradients(checkpointing):
+        model = classifier()
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        loss = model.train()(input_ids=ids, labels=torch.tensor([0, 1])).loss
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+    plain, checkpointed = gradients(False), gradients(True)
+    assert len(plain) > 10
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(plain, checkpointed))
+
+
+def test_in_evaluation_mode_which_from_pretrained_leaves_nothing_is_checkpointed(tmp_path):
+    AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).save_pretrained(tmp_path)
+    model, calls = AutoModelForCausalLM.from_pretrained(tmp_path), []
+    model.activation_checkpointing_enable()
+    for layer in model.model.layers:
+        layer._gradient_checkpointing_func = lambda forward, *given: calls.append(1) or forward(*given)
+    for training in (None, True):
+        assert model.training is bool(training)
+        model(input_ids=torch.ones(1, 8, dtype=torch.long), use_cache=False)
+        assert len(calls) == (2 if training else 0)
+        model.train()
+
+
+def test_use_reentrant_false_is_the_default():
+    model = classifier()
+    model.activation_checkpointing_enable()
+    layer = model.bert.encoder.layer[0]
+    assert layer._gradient_checkpointing_func.keywords == {"use_reentrant": False}
+
+
+def test_every_n_layers_checkpoints_every_second_layer():
+    model = classifier()
+    model.activation_checkpointing_enable(every_n_layers=2)
+    assert [layer.gradient_checkpointing for layer in model.bert.encoder.layer] == [True, False]
+
+
+def test_the_old_name_of_the_argument_still_works_and_warns():
+    kind, message = error("gradient_checkpointing")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        arguments = TrainingArguments("out", gradient_checkpointing=True, use_cpu=True)
+    assert arguments.activation_checkpointing
+    assert (kind, message) in [(warning.category.__name__, str(warning.message)) for warning in caught]
+
+
+def test_arguments_of_your_own_replace_the_default_and_pytorch_falls_back_to_the_reentrant_form():
+    model = classifier()
+    model.activation_checkpointing_enable(activation_checkpointing_kwargs={"preserve_rng_state": False})
+    assert "use_reentrant" not in model.bert.encoder.layer[0]._gradient_checkpointing_func.keywords
+    with pytest.warns(UserWarning, match="the use_reentrant parameter should be passed explicitly"):
+        torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(1, requires_grad=True))
+
+
+def test_the_cache_is_dropped_with_the_warning_that_the_page_names(caplog):
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).train()
+    model.activation_checkpointing_enable()
+    ids = torch.ones(1, 8, dtype=torch.long)
+    transformers_logging.warning_once.cache_clear()  # another test may have had it
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        model(input_ids=ids, labels=ids, use_cache=True).loss.backward()
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "`use_cache=True` is incompatible with gradient checkpointing" in caplog.text
+    assert TrainingArguments("out", use_cpu=True).use_cache is False
+
+
+def test_fused_attention_is_the_default():
+    assert AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).config._attn_implementation == "sdpa"
+
+
+# Mixed precision
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("bf16_on_cpu", {"bf16": True}),
+        ("both_halves", {"bf16": True, "fp16": True, "use_cpu": True}),
+        ("tf32", {"tf32": True, "use_cpu": True}),
+    ],
+)
+def test_error_messages_are_printed_verbatim(name, arguments, monkeypatch):
+    if name == "bf16_on_cpu" and torch.cuda.is_available():
+        arguments, monkeypatch = {"bf16": True}, monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: False)
+    if name == "tf32":
+        monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: False)
+    kind, message = error(name)
+    with pytest.raises(Exception) as caught:
+        TrainingArguments("out", **arguments)
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_fp16_weights_cannot_be_unscaled():
+    kind, message = error("fp16_weights")
+    weight = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
+    optimizer, scaler = torch.optim.SGD([weight], lr=0.1), torch.amp.GradScaler("cpu")
+    scaler.scale(weight.float().sum()).backward()
+    with pytest.raises(Exception) as caught:
+        scaler.unscale_(optimizer)
+    assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
+
+
+def test_is_bf16_supported_counts_emulation():
+    assert inspect.signature(torch.cuda.is_bf16_supported).parameters["including_emulation"].default is True
+
+
+def test_under_autocast_matrix_products_run_in_bf16_and_weights_stay_in_fp32():
+    layer = torch.nn.Linear(4, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(torch.ones(1, 4)).dtype == torch.bfloat16
+    assert layer.weight.dtype == torch.float32
+
+
+def test_pytorch_leaves_tf32_off():
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_fp8_swaps_the_linear_layers_and_leaves_the_logits_in_bf16(run_snippet):
+    defined, printed = run_snippet("one_gpu/fp8.py")
+    assert "14 layers multiply in fp8" in printed  # seven in each of the two layers
+    assert type(defined["model"].lm_head) is torch.nn.Linear
+    assert {p.dtype for p in defined["model"].parameters()} == {torch.bfloat16}
+
+
+def test_torchao_does_not_emulate_fp8_unless_asked():
+    assert Float8LinearConfig().emulate is False
+
+
+def test_from_pretrained_loads_a_checkpoint_in_the_dtype_it_was_saved_in(run_snippet):
+    _, printed = run_snippet("one_gpu/dtype_trap.py")
+    assert printed.split() == ["torch.bfloat16", "torch.float32"]
+
+
+def test_bf16_on_bf16_weights_leaves_no_fp32_weight_and_no_fp32_moment(run_snippet):
+    model = classifier().to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(input_ids=torch.ones(1, 8, dtype=torch.long), labels=torch.zeros(1, dtype=torch.long)).loss
+    loss.backward()
+    optimizer.step()
+    moments = {state["exp_avg"].dtype for state in optimizer.state.values()}
+    assert {p.dtype for p in model.parameters()} == moments == {torch.bfloat16}
+
+
+def test_bf16_has_8_significant_bits_and_rounds_a_small_update_away():
+    assert torch.finfo(torch.bfloat16).eps == 2**-7
+    weight = torch.tensor(1.0, dtype=torch.bfloat16)
+    assert weight + torch.tensor(2**-9, dtype=torch.bfloat16) == weight
+
+
+def test_stochastic_rounding_keeps_on_average_the_updates_that_bf16_rounds_away(rows):
+    def moved(**optimizer):
+        layer = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+        arguments = TrainingArguments("out", use_cpu=True, learning_rate=1e-4, **optimizer)
+        optimizer = Trainer(model=layer, args=arguments, train_dataset=rows).create_optimizer()
+        torch.nn.init.ones_(layer.weight)
+        with torch.compiler.set_stance("force_eager"):
+            for _ in range(30):
+                layer.weight.grad = torch.ones_like(layer.weight)
+                optimizer.step()
+        return layer.weight.float().mean().item()
+
+    set_seed(0)
+    assert moved(optim="adamw_torch_fused") == moved(optim="adamw_torch_8bit") == 1
+    rounded = moved(optim="adamw_torch_8bit", optim_args="bf16_stochastic_round=True")
+    assert rounded == pytest.approx(1 - 30 * 1e-4, abs=5e-4)
