@@ -17,15 +17,8 @@ BIN := $(VENV)/bin
 SITE := $(VENV)/site.stamp
 TEST := $(VENV)/test.stamp
 LIGHTHOUSE := $(VENV)/lighthouse/stamp
-ZENSICAL := $(VENV)/zensical/stamp
 # Notebooks whose software asks for another transformers: each has requirements/<name>.txt and a folder of its own.
 OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp
-
-# Without PYTHON: python3, or /usr/bin/python3 where python3 is a Python of pyenv that was compiled without optimisation, as pyenv
-# does by default, and the other has all that is needed (venv, and headers for torch.compile). Much of the tests' time is Python's own.
-SLOW := import sys, sysconfig; sys.exit("/.pyenv/" not in sys.base_prefix or "--enable-optimizations" in sysconfig.get_config_var("CONFIG_ARGS"))
-WILL_DO := import ensurepip, os, sys, sysconfig, venv; sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))
-CHOICE := if python3 -c '$(SLOW)' 2>/dev/null && /usr/bin/python3 -c '$(WILL_DO)' 2>/dev/null; then echo /usr/bin/python3; else echo python3; fi
 
 # Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is: no venv, and no network unless a notebook
 # finds a package missing, which it installs there.
@@ -33,7 +26,7 @@ ifdef PYTHON
 RUNNER := $(PYTHON)
 RUNNER_READY :=
 else
-PYTHON = $(shell $(CHOICE))
+PYTHON = python3
 RUNNER := $(BIN)/python
 RUNNER_READY := $(TEST) $(OWN)
 endif
@@ -44,7 +37,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit zensical notebooks record verify pair addresses install lock clean
+.PHONY: help serve site check test audit notebooks record verify pair addresses install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -65,18 +58,15 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python -m evidence check
 
-test: $(TEST) $(OWN) check ## everything: the checks, the snippets, the notebooks, the built site (minutes)
-	@echo "Running the tests, notebooks included: 10 to 25 minutes on 2 cores, by the CPU"
+test: $(TEST) $(OWN) check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
 	@$(BIN)/python -m evidence audit --runs $(LIGHTHOUSE_RUNS) $(PAGES)
 
-zensical: $(ZENSICAL) ## build the same site with Zensical, Material's successor; advisory, see docs/contribute.md
-	@PYTHONPATH=$(CURDIR)/$(VENV)/zensical:$(CURDIR) $(BIN)/python -m evidence zensical
-
-notebooks: $(TEST) $(OWN) ## run the notebooks as tests, against their records
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -v notebooks
+# One at a time: they measure.
+notebooks: $(TEST) $(OWN) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
+	@$(BIN)/python -m pytest -v --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)
@@ -84,7 +74,7 @@ record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); wri
 verify: $(RUNNER_READY) ## execute notebooks, compare with the records, write nothing
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)
 
-pair: $(SITE) ## write the install cell of this version into every notebook
+pair: $(SITE) ## take edits of prose, comments and install cells over into the .ipynb files, without a run
 	@$(BIN)/python -m evidence pair
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
@@ -95,7 +85,6 @@ install: $(TEST) $(OWN) ## install everything into .venv
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
-	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/zensical.in -o requirements/zensical.txt
 	@for name in test optimum-onnx optimum-intel; do \
 	  $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
 	    $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
@@ -104,7 +93,7 @@ clean: ## remove .venv and site/
 	rm -rf $(VENV) site
 
 $(VENV)/bin/python:
-	@python=$(PYTHON); $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@python="$(PYTHON)"; $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Makefile: $$python is $$($$python --version 2>&1), and this project needs Python 3.11 or later. Fix: name one, PYTHON=python3.12 make $(MAKECMDGOALS)" >&2; exit 1; }; \
 	echo "Making $(VENV) with $$python: $$($$python --version)"; \
 	$$python -m venv $(VENV) || { rm -rf $(VENV); \
@@ -139,9 +128,4 @@ endif
 $(OWN): $(VENV)/%/stamp: requirements/%.txt $(TEST)
 	@echo "Installing the packages of one notebook into $(VENV)/$*: a minute"
 	@$(PIP) --upgrade --target $(VENV)/$* -r requirements/$*.txt || $(RETRY)
-	@touch $@
-
-# The same for Zensical, which asks for other versions of what MkDocs uses too.
-$(ZENSICAL): requirements/zensical.txt $(SITE)
-	@$(PIP) --upgrade --target $(VENV)/zensical -r requirements/zensical.txt || $(RETRY)
 	@touch $@

@@ -285,18 +285,18 @@ def rank_step(
 
 
 def many_layers(model_class, config, strategy, ranks, *arguments, layers=(4, 6, 8), **options):
-    """The `RankTrace` of a deep model from those of shallow ones (`trace.line_of`). Takes seconds for any depth."""
+    """The `RankTrace` of a deep model from those of shallow ones (`depth.line_of`). Takes seconds for any depth."""
     steps = [
-        rank_step(model_class, trace.with_layers(config, number), strategy, ranks, *arguments, **options)
+        rank_step(model_class, depth.with_layers(config, number), strategy, ranks, *arguments, **options)
         for number in layers
     ]
     depth = config.num_hidden_layers
-    result = trace.line_of(steps, layers, depth, RankTrace(strategy=strategy, ranks=ranks))
+    result = depth.line_of(steps, layers, depth, RankTrace(strategy=strategy, ranks=ranks))
     low, high = steps[0], steps[-1]
-    result.held = trace.line(low.held, high.held, layers, depth)
+    result.held = depth.line(low.held, high.held, layers, depth)
     for a, b in zip(low.collectives, high.collectives):
         count, payload = (
-            trace.line(getattr(a, name), getattr(b, name), layers, depth) for name in ("count", "payload")
+            depth.line(getattr(a, name), getattr(b, name), layers, depth) for name in ("count", "payload")
         )
         result.collectives.append(Collective(b.kind, b.group, b.dimension, count, payload))
     return result

@@ -1,4 +1,4 @@
-"""Command line: check, pair, addresses, record, verify, port, audit, zensical. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, record, verify, port, audit. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 from .problems import Problem, nearest
 
 try:
-    from . import changes, notebooks, records  # all that `record` needs: its python may lack what pages need
+    from . import notebooks, records  # all that `record` needs: its python may lack what pages need
 except ModuleNotFoundError as error:
     fix = f"{sys.executable} -m pip install '.[examples]'"
     sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
@@ -18,11 +18,11 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m evidence", description="Figures from runs to pages.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
-    commands.add_parser("pair", help="write the install cell of this version into every notebook")
+    commands.add_parser("pair", help="take edits of prose, comments and install cells over into the .ipynb files")
     commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
     for name, text in (
         ("record", "execute notebooks with this python; write .ipynb and record"),
-        ("verify", "execute notebooks and compare every traced and derived figure with its record; write nothing"),
+        ("verify", "execute notebooks and compare every exact figure with its record; write nothing"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("notebooks", nargs="*", help="names; all by default")
@@ -32,7 +32,6 @@ def main(arguments=None):
     )
     command.add_argument("pages", nargs="*", help="addresses below the site, as training/one-gpu; all by default")
     command.add_argument("--runs", type=int, default=5, help="of Lighthouse for each page; 0 leaves it out")
-    commands.add_parser("zensical", help="build the pages with Zensical, to see what carries over")
     asked = parser.parse_args(arguments)
     try:
         run = {
@@ -43,7 +42,6 @@ def main(arguments=None):
             "verify": verify,
             "port": port,
             "audit": audit,
-            "zensical": zensical,
         }
         return run[asked.command](asked)
     except Problem as problem:
@@ -52,9 +50,9 @@ def main(arguments=None):
 
 
 def check(asked):
-    from . import addresses, lint, redirects
+    from .site import addresses, lint, redirects
 
-    problems = [*lint.check(), *redirects.check(), *addresses.check(), *notebooks.strays(), *changes.check()]
+    problems = [*lint.check(), *redirects.check(), *addresses.check(), *notebooks.strays()]
     for name in notebooks.names():
         problems += notebooks.check(name)
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
@@ -71,10 +69,13 @@ def check(asked):
 
 def pair(asked):
     notebooks.refresh_install_cells()
+    for name in notebooks.names():
+        if not notebooks.pair(name):
+            _say(f"{name}: its code has changed; `make record NOTEBOOKS={name}`")
 
 
 def add_addresses(asked):
-    from . import addresses
+    from .site import addresses
 
     for address in addresses.add():
         print(f"added {address}")
@@ -91,18 +92,12 @@ def verify(asked):
 
 
 def audit(asked):
-    from .audit import audit as audited  # it needs a browser, which nothing else here does
+    from .site.audit import audit as audited  # it needs a browser, which nothing else here does
 
     broken = audited(asked.runs, [page.strip("/") for page in asked.pages], _say)
     for problem in broken:
         print(problem, file=sys.stderr)
     return bool(broken)
-
-
-def zensical(asked):
-    from . import forward
-
-    return not forward.build(_say)
 
 
 def port(asked):

@@ -1,7 +1,7 @@
 """Run a program on several processes of this machine, by torchrun, so that nothing can hang.
 
-A run that stands still takes a whole test suite with it, and its reason lies in the output of a rank that nobody sees.
-So each run has a time-out that ends its whole process group, and an error that shows the last lines of every rank.
+A hanging run would block a whole test suite, and its reason lies in the output of a rank that nobody sees. So each run
+has a time-out that ends all its processes, and an error that shows the last lines of every rank.
 """
 
 import contextlib
@@ -45,22 +45,15 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
     Source of the log layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`.
     """
     with tempfile.TemporaryDirectory() as logs, tempfile.TemporaryDirectory() as empty:
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(processes),
-        ]
-        command += ["--log-dir", logs, "--redirects", "3", str(Path(program).resolve()), *map(str, arguments)]
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
+        command += ["--log-dir", logs, "--redirects", "3", Path(program).resolve(), *arguments]
         quiet = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
         if sys.platform == "linux":
             quiet["GLOO_SOCKET_IFNAME"] = "lo"  # one machine: its name need not resolve
         torchrun = subprocess.Popen(
-            command,
+            list(map(str, command)),
             cwd=folder or empty,
-            env={**os.environ, **quiet, **(environment or {})},
+            env=os.environ | quiet | (environment or {}),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -85,8 +78,9 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
 
 
 def _end(torchrun):
-    """Kills torchrun and every rank. torchrun gives each rank a session of its own, so killing a group is not enough."""
-    everything = [*psutil.Process(torchrun.pid).children(recursive=True), psutil.Process(torchrun.pid)]
+    """Kills torchrun and every rank. torchrun gives each rank its own session, so killing a group is not enough."""
+    parent = psutil.Process(torchrun.pid)
+    everything = [*parent.children(recursive=True), parent]
     for process in everything:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -1,45 +1,65 @@
 """Says what this machine and its software are. Nothing here identifies a person or a host."""
 
+import hashlib
 import os
 import platform
 import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("torch", "transformers", "accelerate")
 CPU_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8")
-AMD_FAMILIES = {"23": "Zen2", "25": "Zen3", "26": "Zen5"}  # the virtual machines of a cloud often hide the model
 
 
 def describe():
-    """This machine: name, label, cpu, cores, memory_gib, cpu_features; with an accelerator also gpu, gpu_memory_gib and
-    compute_capability. EVIDENCE_MACHINE in the environment overrides the name."""
+    """This machine: name, label, cpu, cores, memory_gib, cpu_features, fingerprint; with an accelerator also gpu,
+    gpu_memory_gib and compute_capability.
+
+    The name is made of the hardware, so two machines of one kind share it. The fingerprint tells kinds apart that share a
+    name; it is a hash of hardware facts that thousands of machines have in common.
+    """
     cpu = _cpu()
     machine = {
-        "cpu": cpu["model"],
+        "cpu": cpu["name"],
         "cores": os.cpu_count(),
         "memory_gib": _memory_gib(),
         "cpu_features": cpu["features"],
     }
     machine |= _gpu()
-    name = (
-        _slug(machine["gpu"])
-        if "gpu" in machine
-        else _slug(f"{cpu['model']} {cpu['variant']}") + f"-{os.cpu_count()}core"
-    )
-    if "COLAB_RELEASE_TAG" in os.environ:
-        name = f"colab-{name}"
-    name = _slug(os.environ.get("EVIDENCE_MACHINE", "")) or name
-    label = machine.get("gpu") or " ".join(filter(None, [cpu["model"], cpu["variant"], f"{os.cpu_count()} cores"]))
-    return {"name": name, "label": label} | machine
+    facts = {**machine, "memory_gib": round(machine["memory_gib"] or 0), "details": cpu["details"]}
+    fingerprint = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:8]
+    colab = "colab-" if "COLAB_RELEASE_TAG" in os.environ else ""
+    return {"name": colab + _name(machine), "label": _label(machine), **machine, "fingerprint": fingerprint}
+
+
+def describes(machine):
+    """What of a machine's entry in a record does not fit the rest of it, or None."""
+    name = _name(machine)
+    if not re.fullmatch(rf"(colab-)?{re.escape(name)}(-[0-9a-f]{{4}})?", machine["name"]):
+        return f"its name is {machine['name']}, and its hardware is called {name}"
+    if machine["label"] != _label(machine):
+        return f"its label is {machine['label']}, and its hardware is called {_label(machine)}"
+    return None
+
+
+def _name(machine):
+    return _slug(machine["gpu"]) if "gpu" in machine else f"{_slug(machine['cpu'])}-{machine['cores']}core"
+
+
+def _label(machine):
+    return machine.get("gpu") or f"{machine['cpu']} {machine['cores']} cores"
 
 
 def software(packages=()):
-    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA where torch has it."""
+    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA or ROCm where torch
+    has it. A module that is imported says its own version: pip may have replaced its files since."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *packages):
+        loaded = getattr(sys.modules.get(package.replace("-", "_")), "__version__", None)
         try:
-            versions[package] = metadata.version(package)
+            versions[package] = str(loaded or metadata.version(package))
         except metadata.PackageNotFoundError:
             continue
     if "torch" in versions:
@@ -47,26 +67,53 @@ def software(packages=()):
 
         if torch.version.cuda:
             versions["cuda"] = torch.version.cuda
+        if getattr(torch.version, "hip", None):
+            versions["rocm"] = torch.version.hip
     return versions
 
 
+def native_bf16():
+    """Whether bf16 is an instruction here and not an emulation: compute capability 8.0, or without a GPU AVX-512 or AMX."""
+    gpu = _gpu()
+    if gpu:
+        return float(gpu["compute_capability"]) >= 8.0
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpu()["features"])
+
+
 def _cpu():
+    """Name, the features of CPU_FEATURES, and what else tells two kinds apart."""
     try:
         fields = dict(re.findall(r"^(\S[^\t:]*?)\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.M))
     except OSError:
-        return {"model": platform.processor() or platform.machine(), "variant": "", "features": []}
+        return {"name": _cpu_without_proc(), "features": [], "details": platform.machine()}
     model = re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", fields.get("model name", platform.machine()))
-    variant = AMD_FAMILIES.get(fields.get("cpu family", ""), "") if fields.get("vendor_id") == "AuthenticAMD" else ""
     flags = set(fields.get("flags", "").split())
-    if "amx_bf16" in flags and not re.search(r"\d", model):  # Intel's hide it too, and AMX is what one asks for
-        variant = "with AMX"
-    if variant == "Zen3" and "avx512f" in flags:  # one family; Zen 3 has no AVX-512
-        variant = "Zen4"
-    return {
-        "model": " ".join(model.split()),
-        "variant": variant,
-        "features": [f for f in CPU_FEATURES if f in flags],
-    }
+    features = [feature for feature in CPU_FEATURES if feature in flags]
+    details = [fields.get(key) for key in ("cpu family", "model", "stepping", "cache size")]
+    name = " ".join(f"{model} {_variant(fields, flags, model)}".split())
+    return {"name": name, "features": features, "details": details}
+
+
+def _variant(fields, flags, model):
+    """The generation, which the virtual machines of a cloud hide."""
+    if fields.get("vendor_id") == "AuthenticAMD":
+        family, number = fields.get("cpu family"), int(fields.get("model", 0))
+        if family == "23":
+            return "Zen2" if number >= 0x30 else "Zen1"
+        if family == "25":  # one family; Zen 3 has no AVX-512
+            return "Zen4" if "avx512f" in flags else "Zen3"
+        return {"26": "Zen5"}.get(family, "")
+    return "with AMX" if "amx_bf16" in flags and not re.search(r"\d", model) else ""
+
+
+def _cpu_without_proc():
+    """On macOS the chip's name; platform knows only `arm`."""
+    if sys.platform == "darwin":
+        asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        said = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+        if said:
+            return said
+    return platform.processor() or platform.machine()
 
 
 def _memory_gib():

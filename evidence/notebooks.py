@@ -1,7 +1,7 @@
 """Notebooks: notebooks/x.py (percent format, the source) and notebooks/x.ipynb (the same, executed).
 
-`record` executes the source, stores the outputs and makes the record; `check` finds, in a second and without executing,
-whatever of source, outputs and record does not belong together.
+`record` executes the source, stores the outputs and makes the records; `recompute` executes what is exact, and compares;
+`check` finds, in a second and without executing, whatever of source, outputs and records does not belong together.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ import jsonschema
 import jupytext
 import nbformat
 
-from . import records
-from .claims import MIME, rendered
+from . import freshness, records
+from .claims import MIME
 from .problems import Problem, line_of, nearest, read_text, shown
 
 FOLDER = Path("notebooks")
@@ -92,11 +92,6 @@ def read_source(name):
     return jupytext.reads(read_text(FOLDER / f"{name}.py"), {"extension": ".py"})
 
 
-def source_hash(name):
-    """SHA-256 of the source, which ties outputs and record to the code that made them."""
-    return hashlib.sha256((FOLDER / f"{name}.py").read_bytes()).hexdigest()
-
-
 def refresh_install_cells():
     """Writes the install cell into each source, after the address or a version changed. The author's own code stays."""
     for name in names():
@@ -121,20 +116,88 @@ def _own_code(lines):
     return list(itertools.dropwhile(lambda line: not line.strip(), rest))
 
 
-def record(name, results=records.RESULTS, say=print):
-    """Executes notebooks/<name>.py, then writes the .ipynb and the record. On any error the old ones stay.
+def pair(name):
+    """Takes edits of prose, comments and the install cell over into the .ipynb, whose outputs stay. Returns whether its code
+    is that of the source; where it is not, the file is left as it is, for a run to replace."""
+    path, source = FOLDER / f"{name}.ipynb", read_source(name)
+    if not path.exists():
+        return False
+    old = nbformat.read(path, 4)
+    if _code(source, path) != _code(old, path):
+        return False
+    made = [cell for cell in old.cells if cell.cell_type == "code"]
+    for cell in source.cells:
+        if cell.cell_type == "code":
+            kept = made.pop(0)
+            cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
+    old.cells = _with_stable_ids(source.cells)
+    text = nbformat.writes(old) + "\n"
+    if text != read_text(path):
+        records.write_atomically(path, text)
+    return True
 
-"""
+
+def _code(notebook, path):
+    return [freshness.what_runs(cell.source) for cell in freshness.code_cells(notebook, path)]
+
+
+def _with_stable_ids(cells):
+    """nbformat gives random ids, and each run would change every cell of the file."""
+    for number, cell in enumerate(cells, 1):
+        cell["id"] = f"cell-{number}"
+    return cells
+
+
+def record(name, results=records.RESULTS, say=print):
+    """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
     path = FOLDER / f"{name}.py"
     notebook = read_source(name)
-    _execute(name, notebook, say, {"EVIDENCE_VERIFY": ""})
+    _execute(name, notebook, say)
     _drop_logs(notebook)
-    made = harvest(notebook, path, source_hash(name))
-    notebook.metadata["evidence"] = {"source": made["source"]}
-    stored, text = records.prepared(made, results)
-    executed = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
-    records.write_together({**executed, stored: text})
-    say(f"{name}: {len(made['claims'])} claims, {len(made['tables'])} tables in {shown(stored)}")
+    made = harvest(notebook, path)
+    _refuse_another_result(made, results)
+    _name_apart(made, notebook, results)
+    notebook.cells = _with_stable_ids(notebook.cells)
+    notebook.metadata["evidence"] = {"outputs": outputs_hash(notebook)}
+    texts = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
+    texts |= dict(records.prepared(part, results) for part in made)
+    records.write_together(texts)
+    count = {key: sum(len(part[key]) for part in made) for key in ("claims", "tables")}
+    places = " and ".join(shown(place) for place in list(texts)[1:])
+    say(f"{name}: {count['claims']} claims, {count['tables']} tables in {places}")
+
+
+def _refuse_another_result(made, results):
+    """With the same code and the same versions, what is exact must come out as the project's record has it."""
+    for part in made:
+        place = Path(results) / part["notebook"] / f"{records.ANY_MACHINE}.json"
+        if "machine" in part or not place.exists():
+            continue
+        stored = records.load(place)
+        if freshness.stale(stored) or stored.data["software"] != part["software"]:
+            continue
+        for said in _unlike(part, stored.data):
+            raise Problem(
+                place, f"{said}, with the same code and versions", "find what makes it vary; nothing was written"
+            )
+
+
+def _name_apart(made, notebook, results):
+    """A machine of another kind may have this one's name in the records already: then this one's gets four digits more."""
+    for part in made:
+        here = part.get("machine")
+        known = [json.loads(read_text(path)) for path in Path(results).glob(f"*/{here['name']}.json")] if here else []
+        if any(other["machine"].get("fingerprint") != here["fingerprint"] for other in known):
+            here["name"] += f"-{here['fingerprint'][:4]}"
+            for *_, kind, key, data, output in _left_behind(notebook):
+                if kind == "start":
+                    output[MIME["start"]]["machine"]["name"] = here["name"]
+
+
+def outputs_hash(notebook):
+    """SHA-256 of all outputs, which tells an output that was edited or cleared."""
+    outputs = [cell.get("outputs", []) for cell in notebook.cells if cell.cell_type == "code"]
+    return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
 
 
 def _drop_logs(notebook):
@@ -144,59 +207,116 @@ def _drop_logs(notebook):
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
-def verify(name, results=records.RESULTS, say=print):
-    """Executes a notebook without storing anything; every traced or derived figure must agree with its record."""
+def recompute(name, results=records.RESULTS, say=print):
+    """Executes the cells that measure nothing; what they derive, trace and cite must be what the project's record says.
+
+    Returns the number of figures compared. Raises Problem at the first that differs or does not come.
+    """
+    path = FOLDER / f"{name}.py"
     notebook = read_source(name)
-    _execute(name, notebook, say, {"EVIDENCE_VERIFY": str(Path(results).resolve())})
-    made = harvest(notebook, FOLDER / f"{name}.py", source_hash(name))
-    exact = sum(claim["kind"] in records.EXACT for claim in made["claims"].values())
-    say(f"{name}: {exact} traced and derived claims agree with the record, {len(made['claims']) - exact} others hold")
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and freshness.measures(cell):
+            cell.cell_type = "raw"  # so that a cell's number is that of the file
+    _execute(name, notebook, say)
+    exact = next((part for part in harvest(notebook, path) if "machine" not in part), {"claims": {}, "tables": {}})
+    place = Path(results) / name / f"{records.ANY_MACHINE}.json"
+    again = f"mend the notebook, or if the change is meant run `make record NOTEBOOKS={name}`"
+    stored = records.load(place).data if place.exists() else {"claims": {}, "tables": {}}
+    for said in _unlike(exact, stored):
+        raise Problem(place if place.exists() else path, said, again)
+    return len(exact["claims"]) + len(exact["tables"])
 
 
-def harvest(notebook, path, source):
-    """Makes the record of an executed notebook from the outputs of its cells."""
+def _unlike(made, stored):
+    """In words, where the exact figures of a run are not those of a record."""
+    for collection in ("claims", "tables"):
+        for key in made[collection].keys() | stored[collection].keys():
+            ours, theirs = made[collection].get(key), stored[collection].get(key)
+            if not (ours and theirs):
+                where = (
+                    "the record has, and this run does not leave" if theirs else "this run leaves, and the record lacks"
+                )
+                yield f"{collection[:-1]} {key}: {where}"
+            elif found := records.difference(ours, theirs):
+                place, here, there = found
+                yield f"{collection[:-1]} {key}{place and f', {place}'}: this run gives {here}, the record says {there}"
+
+
+def verify(name, results=records.RESULTS, say=print):
+    """Executes a notebook without storing anything; every exact figure must agree with its record."""
+    notebook = read_source(name)
+    _execute(name, notebook, say)
+    made = harvest(notebook, FOLDER / f"{name}.py")
+    stored = {record.machine: record for record in records.load_all(results).get(name, [])}
+    for part in made:
+        if "machine" in part:
+            say(f"{name}: {len(part['claims'])} measured claims hold")
+            continue
+        for said in _unlike(part, stored[""].data if "" in stored else {"claims": {}, "tables": {}}):
+            raise Problem(FOLDER / f"{name}.py", said, "mend the cell, or make the record again")
+        say(f"{name}: {len(part['claims'])} exact claims agree with the record")
+
+
+def harvest(notebook, path):
+    """Makes the records of an executed notebook from the outputs of its cells: what is the same on every machine, and what
+    this machine measured. A part that holds nothing is left out."""
     found = {"start": {}, "claim": {}, "table": {}}
-    for number, kind, key, data, _ in _left_behind(notebook):
+    for number, cell, kind, key, data, _ in _left_behind(notebook):
         if key in found[kind]:
             what = "two runs are opened" if kind == "start" else f"two {kind}s of the name {key}"
             fix = "call start() once" if kind == "start" else "give one of them another name"
             raise Problem(path, f"cell {number}: {what}", fix, line_of_cell(path, number))
+        if kind != "start" and (data["kind"] == "measured") != freshness.measures(cell):
+            yes = (
+                "measures, and its cell has no tag" if data["kind"] == "measured" else "is exact, and its cell measures"
+            )
+            fix = 'begin a cell that measures with `# %% tags=["measures"]`, and keep what is exact in cells without the tag'
+            raise Problem(path, f"cell {number}: {kind} {key} {yes}", fix, line_of_cell(path, number))
         found[kind][key] = data
-    if not found["start"]:
-        raise Problem(
-            path, "the notebook opens no run", f'call start("{path.stem}") in a cell of its own before the first claim'
-        )
-    opened = found["start"]["start"]
+    opened = _opened(found["start"], path)
+    code, modules = freshness.code_and_modules(path)
+    common = {
+        "schema": records.SCHEMA_NUMBER,
+        "notebook": path.stem,
+        "source": code,
+        "date": opened["date"],
+        "command": f"make record NOTEBOOKS={path.stem}",
+        "software": opened["software"],
+    }
+    parts = []
+    for where, measured in (({}, False), ({"machine": opened["machine"], "package": modules}, True)):
+        kept = {
+            f"{kind}s": {key: data for key, data in found[kind].items() if (data["kind"] == "measured") == measured}
+            for kind in ("claim", "table")
+        }
+        if any(kept.values()):
+            parts.append(common | where | kept)
+    return parts
+
+
+def _opened(starts, path):
+    if not starts:
+        fix = f'call start("{path.stem}") in a cell of its own before the first claim'
+        raise Problem(path, "the notebook opens no run", fix)
+    opened = starts["start"]
     for error in jsonschema.Draft202012Validator(OPENED).iter_errors(opened):
         where = "/".join(map(str, ["start()", *error.absolute_path]))
         raise Problem(path, f"{where}: {error.message[-160:]}", f"run `make record NOTEBOOKS={path.stem}`")
     if opened["notebook"] != path.stem:
-        raise Problem(
-            path,
-            f"the notebook opens a run of {opened['notebook']}",
-            f'call start("{path.stem}")',
-            line_of(_text(path), "start("),
-        )
-    return {
-        "schema": records.SCHEMA_NUMBER,
-        "notebook": path.stem,
-        "source": source,
-        "date": opened["date"],
-        "command": f"make record NOTEBOOKS={path.stem}",
-        "machine": opened["machine"],
-        "software": opened["software"],
-        "claims": found["claim"],
-        "tables": found["table"],
-    }
+        what = f"the notebook opens a run of {opened['notebook']}"
+        raise Problem(path, what, f'call start("{path.stem}")', line_of(_text(path), "start("))
+    return opened
 
 
 def _left_behind(notebook):
-    """What the cells left for the record: cell number, kind, name, data, and what the cell shows."""
+    """What the cells left for the record: cell number, cell, kind, name, data, and what the cell shows."""
     for number, cell in enumerate(notebook.cells, 1):
         for output in cell.get("outputs", []):
             for kind, mime in MIME.items():
                 if data := dict(output.get("data", {}).get(mime, {})):
-                    yield number, kind, data.pop("name", kind), data, output["data"]
+                    if kind == "table":
+                        data["columns"] = dict(data["columns"])
+                    yield number, cell, kind, data.pop("name", kind), data, output["data"]
 
 
 def strays(results=records.RESULTS):
@@ -220,23 +340,35 @@ def line_of_cell(path, number):
 
 
 def check(name, results=records.RESULTS):
-    """All that is wrong with one notebook, its outputs and its record, as a list of Problems."""
+    """All that is wrong with one notebook, its outputs and its records, as a list of Problems."""
     source_path, path = FOLDER / f"{name}.py", FOLDER / f"{name}.ipynb"
     again = f"run `make record NOTEBOOKS={name}`"
-    from_source = f"{again}, which makes {path.name} from {source_path.name}; take over edits of the .ipynb first"
     if not path.exists():
         return [Problem(source_path, f"{path.name} is missing", again)]
     try:
         notebook = nbformat.read(path, 4)
     except Exception as error:
         return [Problem(path, f"not a notebook ({str(error)[:120]})", again)]
-    source = read_source(name)
-    return [
-        *_source_problems(source_path, source),
-        *_pair_problems(source_path, path, source, notebook, from_source),
-        *_output_problems(path, notebook, again),
-        *_record_problems(name, path, notebook, results, again),
-    ]
+    try:
+        source = read_source(name)
+        return [
+            *_source_problems(source_path, source),
+            *_stale_problems(name, results, again),
+            *_pair_problems(source_path, path, source, notebook, again),
+            *_output_problems(path, notebook, again),
+            *_record_problems(name, path, notebook, results, again),
+        ]
+    except Problem as problem:
+        return [problem]
+
+
+def _stale_problems(name, results, again):
+    """Every record of every machine must belong to the code of today."""
+    for path in sorted((Path(results) / name).glob("*.json")):
+        record = records.load(path)
+        if why := freshness.stale(record):
+            where = f"{again} on {record.label}, or delete the record" if record.machine else again
+            yield Problem(path, f"stale, and on no page: {why}", where, line_of(read_text(path), '"source"'))
 
 
 def _source_problems(path, source):
@@ -251,20 +383,21 @@ def _source_problems(path, source):
 
 
 def _pair_problems(source_path, path, source, notebook, again):
+    """The .ipynb must have the cells of the source. Prose and comments are taken over without a run."""
     cells, stored = [(c.cell_type, c.source) for c in source.cells], [(c.cell_type, c.source) for c in notebook.cells]
-    for number, (cell, old) in enumerate(zip(cells, stored), 1):
-        if cell != old:
-            pairs = itertools.zip_longest(cell[1].splitlines(), old[1].splitlines())
-            line = (line_of_cell(source_path, number) or 1) + next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
-            what = f"cell {number} is not the one in {path.name}: edited without running"
-            yield Problem(source_path, what, again, line)
-            return
-    if len(cells) != len(stored):
-        yield Problem(
-            source_path, f"{len(cells)} cells here, {len(stored)} in {path.name}: edited without running", again
-        )
-    elif notebook.metadata.get("evidence", {}).get("source") != source_hash(source_path.stem):
-        yield Problem(source_path, f"{path.name} was made from another version of this file", again)
+    if cells == stored:
+        return
+    same_code = _code(source, source_path) == _code(notebook, path)
+    fix = "run `make pair`" if same_code else f"{again}; take over edits of the .ipynb first"
+    number = next((n for n, (a, b) in enumerate(zip(cells, stored), 1) if a != b), min(len(cells), len(stored)) + 1)
+    ours, theirs = (side[number - 1][1].splitlines() if number <= len(side) else [] for side in (cells, stored))
+    line = (line_of_cell(source_path, number) or 1) + next(
+        (n for n, (a, b) in enumerate(itertools.zip_longest(ours, theirs)) if a != b), 0
+    )
+    what = (
+        f"cell {number} is not the one in {path.name}: {'its words differ' if same_code else 'edited without running'}"
+    )
+    yield Problem(source_path, what, fix, line)
 
 
 def _output_problems(path, notebook, again):
@@ -284,17 +417,31 @@ def _output_problems(path, notebook, again):
 
 
 def _record_problems(name, path, notebook, results, again):
-    """The record of the machine that executed the notebook must be what its outputs say, and be of this source."""
+    """The records that the executed notebook made must be what its outputs say."""
     try:
-        made = harvest(notebook, path, source_hash(name))
+        made = harvest(notebook, path.with_suffix(".py"))
     except Problem as problem:
         yield problem
         return
-    place = Path(results) / name / f"{made['machine']['name']}.json"
-    if not place.exists():
-        yield Problem(path, f"its record {shown(place)} is missing", again)
+    if notebook.metadata.get("evidence", {}).get("outputs") != outputs_hash(notebook):
+        yield Problem(path, "an output was edited or cleared since the run", again)
+    for part in made:
+        machine = part["machine"]["name"] if "machine" in part else records.ANY_MACHINE
+        place = Path(results) / name / f"{machine}.json"
+        if not place.exists():
+            yield Problem(path, f"its record {shown(place)} is missing", again)
+            continue
+        kept = records.load(place).data
+        yield from _parts_differ(path, place, part, kept, again)
+
+
+def _parts_differ(path, place, made, stored, again):
+    """An exact record may come from another run than this .ipynb, and then agrees within the tolerance."""
+    if "machine" not in made:
+        for said in _unlike(made, stored):
+            name = said.split()[1].rstrip(":,")
+            yield Problem(place, f"{said} ({path.name})", again, line_of(_text(place), json.dumps(name)))
         return
-    stored = records.load(place).data
     for collection in ("claims", "tables"):
         for key in made[collection].keys() | stored[collection].keys():
             ours, theirs = made[collection].get(key), stored[collection].get(key)
@@ -304,38 +451,15 @@ def _record_problems(name, path, notebook, results, again):
             what = (
                 "differs between notebook and record"
                 if ours and theirs
-                else "stands in the record and not in the notebook"
-                if theirs
-                else "stands in the notebook and not in the record"
+                else f"stands in the {'record' if theirs else 'notebook'} and not in the {'notebook' if theirs else 'record'}"
             )
-            yield Problem(
-                where,
-                f"{collection[:-1]} {key} {what}{_difference(ours, theirs)} ({path.name} and {place.name} belong together)",
-                again,
-                line_of(_text(where), json.dumps(key)),
-            )
-    for key in ("date", "command", "machine", "software"):
+            both = f"({path.name} and {place.name} belong together)"
+            line = line_of(_text(where), json.dumps(key))
+            yield Problem(where, f"{collection[:-1]} {key} {what}{_difference(ours, theirs)} {both}", again, line)
+    for key in ("date", "machine", "software"):
         if made[key] != stored[key]:
             what = f"{key} differs between notebook and record{_difference({key: made[key]}, {key: stored[key]})}"
             yield Problem(place, what, again, line_of(_text(place), json.dumps(key)))
-    yield from _display_problems(path, notebook, stored, again)
-    if stored["source"] != made["source"]:
-        yield Problem(
-            place, f"the record is older than {name}.py, which it comes from", again, line_of(_text(place), '"source"')
-        )
-
-
-def _display_problems(path, notebook, stored, again):
-    """What a reader of the .ipynb sees must be what the record says."""
-    for number, kind, key, data, output in _left_behind(notebook):
-        kept = stored if kind == "start" else stored[f"{kind}s"].get(key)
-        if kind != "start" and kept != data:
-            continue  # is a problem of its own
-        name = "start()" if kind == "start" else f"{kind} {key}"
-        for mime, text in zip(("text/plain", "text/html"), rendered(kind, kept)):
-            if output.get(mime) != text:
-                what = f"cell {number} does not show what {name} says ({mime})"
-                yield Problem(path, what, again, line_of_cell(path, number))
 
 
 def _difference(ours, theirs):
@@ -347,7 +471,7 @@ def _difference(ours, theirs):
     return f": {key} is {str(ours.get(key))[:60]} in the one, {str(theirs.get(key))[:60]} in the other"
 
 
-def _execute(name, notebook, say, environment=None):
+def _execute(name, notebook, say):
     try:
         import ipykernel  # noqa: F401
         from nbclient import NotebookClient
@@ -381,7 +505,7 @@ def _execute(name, notebook, say, environment=None):
         extra_arguments=["--log-level=ERROR"],
     )
     try:
-        client.execute(env=_kernel_environment(name) | (environment or {}))
+        client.execute(env=_kernel_environment(name))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
         what = {

@@ -59,7 +59,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
-from evidence.measure import interleaved, peak_memory, rounds
+from evidence.measure import interleaved, peak_memory
 from dryrun.trace import GiB, fake, training_step
 
 disable_progress_bar()
@@ -232,7 +232,7 @@ claim("lora-no-autocast", "Activations of LoRA with fp32 adapters and no autocas
 # NF4 stores 4 bits a weight and one scale for each block of 64. Double quantization stores these scales in 8 bits, with
 # one fp32 scale for each 256 of them. By arithmetic, and counted in a layer that bitsandbytes really quantised:
 
-# %%
+# %% tags=["measures"]
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 CAPABILITY = torch.cuda.get_device_capability() if GPU else (0, 0)
@@ -276,11 +276,6 @@ def bytes_per_weight(double):
     return sum(tensor.nbytes for tensor in kept if isinstance(tensor, torch.Tensor)) / weight.quant_state.shape.numel()
 
 
-NF4_BYTES = 4 / 8 + 1 / 64 + 4 / (64 * 256)
-claim("nf4-bytes", "Bytes per weight in NF4 with double quantization, by arithmetic: 4 bits, an 8-bit scale per 64 weights, an fp32 scale per 64 x 256",
-      NF4_BYTES, "bytes", kind="derived", at_least=0.515, at_most=0.517)
-claim("nf4-bytes-single", "Bytes per weight in NF4 without double quantization, by arithmetic: 4 bits and an fp32 scale per 64 weights",
-      4 / 8 + 4 / 64, "bytes", kind="derived", at_least=0.562, at_most=0.563)
 claim("nf4-bytes-counted", "Bytes per weight that bitsandbytes keeps for one really quantised layer, double quantization, tables included",
       bytes_per_weight(True), "bytes", kind="measured", at_least=0.515, at_most=0.52)
 
@@ -289,6 +284,13 @@ claim("nf4-bytes-counted", "Bytes per weight that bitsandbytes keeps for one rea
 # them to fp32.
 
 # %%
+NF4_BYTES = 4 / 8 + 1 / 64 + 4 / (64 * 256)
+claim("nf4-bytes", "Bytes per weight in NF4 with double quantization, by arithmetic: 4 bits, an 8-bit scale per 64 weights, an fp32 scale per 64 x 256",
+      NF4_BYTES, "bytes", kind="derived", at_least=0.515, at_most=0.517)
+claim("nf4-bytes-single", "Bytes per weight in NF4 without double quantization, by arithmetic: 4 bits and an fp32 scale per 64 weights",
+      4 / 8 + 4 / 64, "bytes", kind="derived", at_least=0.562, at_most=0.563)
+
+
 def linear_parameters(config):
     """Parameters of the linear layers that 4-bit loading quantises: all but the output layer."""
     with torch.device("meta"):
@@ -304,6 +306,8 @@ claim("kbit-cost", "What prepare_model_for_kbit_training adds by casting embeddi
       2 * (all_parameters - linear_8b) / GiB, "GiB", kind="derived", at_least=1.9, at_most=2)
 claim("qlora-peak", "Peak of a QLoRA step of the 8B Llama with activation checkpointing at 8,192 tokens: LoRA's traced peak with NF4 weights in place of bf16 ones",
       (lora_checkpointed.peak - (2 - NF4_BYTES) * linear_8b) / GiB, "GiB", kind="derived", at_least=19, at_most=20.5)
+
+# %% tags=["measures"]
 prepared = prepare_model_for_kbit_training(load(checkpoint.name, quantized=True))
 print({name: str(p.dtype) for name, p in prepared.named_parameters() if "layers." not in name})
 del prepared
@@ -314,7 +318,7 @@ del prepared
 # A small Llama with random weights, interleaved, the fastest repeat. LoRA's steps have fewer FLOPs and more small
 # operators. QLoRA unpacks every weight twice: in the forward and in the backward pass.
 
-# %%
+# %% tags=["measures"]
 def steps_of(model, autocast=True, optimizer=None):
     """A function that makes one training step of `model` on (batch size, tokens)."""
     model.train()
@@ -351,7 +355,7 @@ table(
     kind="measured",
 )
 
-# %%
+# %% tags=["measures"]
 small, large = (timings[batch] for batch in BATCHES)
 claim("lora-time", f"Time of a LoRA step against full fine-tuning, the larger batch of the table, {COMPUTE_NAME}",
       large["LoRA"].best / large["full"].best, "x", kind="measured", at_least=0.5 if GPU else 0.6, at_most=1.6, spread=large["LoRA"].spread)
@@ -386,11 +390,11 @@ claim("qlora-allocated", "What QLoRA saves of the peak that PyTorch allocates in
 # A small byte-level Llama learns Python code (the standard library's own files), then is adapted to English prose (the
 # help texts of `pydoc`) in three ways, for as many steps each. What counts is the loss on prose that no way has seen.
 
-# %%
+# %% tags=["measures"]
 small_llama = LlamaConfig(vocab_size=256, hidden_size=192, intermediate_size=512, num_hidden_layers=3, num_attention_heads=3)
 CODE = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
 PROSE = "\n".join(text for _, text in sorted(pydoc_data.topics.topics.items())).encode()
-ROWS, WIDTH, LEARN, ADAPT = 8, 96, rounds(80, least=16), rounds(30, least=9)
+ROWS, WIDTH, LEARN, ADAPT = 8, 96, 80, 30
 
 
 def rows_of(text, generator):
@@ -505,7 +509,7 @@ claim("offload-host-deepspeed", "Host memory of ZeRO-Offload for an 8B Llama by 
 # %% [markdown]
 # The update itself then runs on the host. One AdamW step in fp32, on one thread of this machine's CPU:
 
-# %%
+# %% tags=["measures"]
 threads = torch.get_num_threads()
 torch.set_num_threads(1)
 weights = torch.nn.Parameter(torch.randn(32 * 2**20))
@@ -521,7 +525,7 @@ del weights
 # On a GPU, the real thing: a checkpointed step with its layer inputs on the host, and a step with torchao's optimizer on
 # the host, each against the same without.
 
-# %%
+# %% tags=["measures"]
 def offload_times():
     from torchao.optim import CPUOffloadOptimizer
 
@@ -636,5 +640,7 @@ claim("full-state-7b", "Gradients and AdamW state of a Llama-2-7B, fully fine-tu
 claim("parameters-7b", "Parameters of a Llama-2-7B", total_7b / 1e9, "billion", kind="traced", at_least=6.73, at_most=6.75)
 claim("floor-lora", "Floor of LoRA on a 7B Llama in bf16", FLOORS["LoRA, bf16"] / GiB, "GiB", kind="derived", at_least=13, at_most=13.3)
 claim("floor-qlora", "Floor of QLoRA on a 7B Llama", FLOORS["QLoRA, NF4"] / GiB, "GiB", kind="derived", at_least=4.1, at_most=4.3)
+
+# %% tags=["measures"]
 checkpoint.cleanup()
 trained.cleanup()

@@ -48,7 +48,7 @@ from evidence.claims import claim, start, table
 from evidence.machine import describe
 from evidence.measure import interleaved, one_thread, peak_memory
 from dryrun.trace import (
-    UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, by_layers, checkpoint_layers, create_state, end_part_in_mid_backward, fake,
+    UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, checkpoint_layers, create_state, end_part_in_mid_backward, fake,
 )
 
 logging.set_verbosity_error()
@@ -61,8 +61,7 @@ start("attention_and_loss")
 #
 # `dryrun.trace.training_step` builds the model and runs the usual step. Here the step itself changes, so it is written
 # out: a batch with a mask, or a loss of one's own. `VocabularyTracker` files whatever has one column per token of the
-# vocabulary, the logits and all that the loss makes of them, under a category of its own. `by_layers` lets the tests trace
-# a shallow model in place of a deep one; here, every layer runs.
+# vocabulary, the logits and all that the loss makes of them, under a category of its own.
 
 # %%
 class VocabularyTracker(Tracker):
@@ -81,7 +80,6 @@ def loss_of(model, batch):
     return model(**batch).loss
 
 
-@by_layers
 def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpointing=False, loss=loss_of, dtype=torch.bfloat16, train=True):
     """Traces forward, backward and, where `train`, an AdamW step. `attention="sdpa"` lets transformers make its mask."""
     with fake(), GpuOperators():
@@ -279,7 +277,7 @@ claim("window-cost-checkpointed", "What the same window adds to the peak of the 
 # Forward and backward of a small Llama: eager, SDPA without padding, and SDPA with one padding token. CPU time on one
 # thread, or wall time on a GPU; interleaved, fastest repeat.
 
-# %%
+# %% tags=["measures"]
 GPU = torch.cuda.is_available()
 CAPABILITY = torch.cuda.get_device_capability() if GPU else (0, 0)
 BIG = GPU and torch.cuda.get_device_properties(0).total_memory > 40 * GiB
@@ -421,7 +419,7 @@ claim("quarter-peak", "Peak memory of an 8B Llama step with checkpointing at 32,
 # are against fp64; 4,096 tokens in 32 chunks, 4 chunks, and at once; and `F.linear_cross_entropy` of torch 2.13, which
 # cuts by itself.
 
-# %%
+# %% tags=["measures"]
 torch.manual_seed(0)
 HIDDEN, WEIGHT, LABELS = torch.randn(1, 4096, 256), torch.randn(4000, 256) / 16, torch.randint(0, 4000, (1, 4096))
 BUILT_IN = getattr(torch.nn, "LinearCrossEntropyOptions", None)
@@ -482,7 +480,7 @@ claim("built-in-error", "Relative error of the bf16 loss that F.linear_cross_ent
 #
 # Forward and backward of output layer and loss alone.
 
-# %%
+# %% tags=["measures"]
 if BIG:
     count, width, vocabulary = 8192, 4096, 128256
 elif GPU:

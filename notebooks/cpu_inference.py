@@ -62,7 +62,7 @@ from transformers.utils import logging as transformers_logging
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
-from evidence.measure import interleaved, one_thread, rounds
+from evidence.measure import interleaved, one_thread
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
@@ -78,7 +78,7 @@ start("cpu_inference")
 # bf16 needs an instruction of its own, else it is emulated. Two instances need two cores. What is missing is said here,
 # and the figures that need it say so too. Everything but the comparison of threads runs on one thread, in CPU time.
 
-# %%
+# %% tags=["measures"]
 def usable_cores():
     """The cores that this process may run on, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -118,7 +118,7 @@ one_thread()
 # A Llama with random weights: speed does not depend on them. `quantize_dynamic` and torchao change a copy in place;
 # bitsandbytes quantises while it loads, and computes in bf16 where the CPU has it. The bytes are those of the saved weights.
 
-# %%
+# %% tags=["measures"]
 set_seed(0)
 config = LlamaConfig(
     hidden_size=768, intermediate_size=2048, num_hidden_layers=6, num_attention_heads=12, num_key_value_heads=12,
@@ -181,7 +181,7 @@ sizes = {label: saved_bytes(one) for label, one in decoders.items()}
 # The first token needs a forward pass over the whole prompt: large matrix products, so arithmetic decides. Each further
 # token needs one over a single row: every weight is read once for it, so the memory decides.
 
-# %%
+# %% tags=["measures"]
 PROMPT, TOKENS, ROUNDS = 128, 6, 4
 
 
@@ -217,7 +217,7 @@ table(
       "failed": failed.get(label, "")} for label in METHODS], kind="measured",
 )
 
-# %%
+# %% tags=["measures"]
 def decoder_claims(name, label, first_bounds, later_bounds, size_bounds):
     """Speed of the first and of later tokens, and size of the weights, each against fp32."""
     because, value = failed.get(label), label in first
@@ -261,7 +261,7 @@ claim("prompt-token", f"Time of a prompt token against each later token, prompt 
 # A token of batch 1 reads every weight once, so tokens per second are at most bandwidth / bytes. The bandwidth is what
 # one thread reaches when it sums a tensor that is much larger than the caches.
 
-# %%
+# %% tags=["measures"]
 numbers = torch.ones(48 * 2**20)
 reading = interleaved({"sum": numbers.sum}, repeats=8)["sum"]
 bandwidth = numbers.numel() * 4 / reading.best / 1e9
@@ -279,7 +279,7 @@ claim("bandwidth", "Memory bandwidth that one thread reaches in reading", bandwi
 claim("roofline-fp32", f"Share of that bandwidth that decoding in fp32 at batch 1 reaches, {WHAT}", 100 * read["fp32"] / later["fp32"] / (bandwidth * 1e9),
       "%", kind="measured", at_least=15, at_most=130)
 
-# %%
+# %% tags=["measures"]
 figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 span = [min(read.values()) / 1.5, max(read.values()) * 1.5]
 axes.loglog([size / 1e6 for size in span], [bandwidth * 1e9 / size for size in span], color="0.4", label=f"limit: {bandwidth:.0f} GB/s")
@@ -293,7 +293,7 @@ plt.show()
 # The same arithmetic for a model of 7 billion parameters. 4.5 bits is a 4-bit weight with its share of the scales. A
 # prompt is arithmetic instead: a product and a sum per parameter and token, at the speed of this thread's matrix product.
 
-# %%
+# %% tags=["measures"]
 PARAMETERS = 7e9
 FORMATS = {"fp32": 32, "bf16": 16, "8 bits": 8.5, "4 bits": 4.5}
 BANDWIDTHS = (20, 50, 100, 300)
@@ -333,7 +333,7 @@ claim("seven-prompt", "Time of the first token of a 7-billion-parameter model af
 #
 # A batch shares the reading of the weights, until arithmetic decides.
 
-# %%
+# %% tags=["measures"]
 BATCHES = (1, 4, 16, 64)
 curve = []
 methods = [label for label in ("fp32", "bf16", "int8, torch dynamic") if label in decoders]
@@ -355,7 +355,7 @@ claim("batch-four", f"Time of a step at batch 4 against batch 1 in fp32, {WHAT}"
 # A static cache has its full size from the start. The `fp8` backend of the quantised cache needs no further package.
 # What `generate` takes, with each cache, for the same tokens.
 
-# %%
+# %% tags=["measures"]
 ids = torch.randint(5, config.vocab_size, (1, 64), generator=torch.Generator().manual_seed(0))
 CACHES = {
     "dynamic": {}, "static": {"cache_implementation": "static"},
@@ -391,7 +391,7 @@ claim("cache-fp8-bytes", "Size of an fp8 cache against the dynamic one of an fp3
 # judged on a part that it has not seen. A second one, with one narrow layer, learns the same and becomes the draft model
 # below. Both are small and trained briefly: judge differences, not the loss itself.
 
-# %%
+# %% tags=["measures"]
 text = b"".join(path.read_bytes() for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")))
 text = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
 learn, judge = text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
@@ -427,8 +427,8 @@ def byte_llama(width, layers, steps, rate):
     return small.eval()
 
 
-large = byte_llama(width=128, layers=3, steps=rounds(300, least=120), rate=6e-3)
-draft = byte_llama(width=64, layers=1, steps=rounds(150, least=75), rate=1e-2)
+large = byte_llama(width=128, layers=3, steps=300, rate=6e-3)
+draft = byte_llama(width=64, layers=1, steps=150, rate=1e-2)
 unseen = rows_of(judge, torch.Generator().manual_seed(0), 64)
 
 
@@ -468,7 +468,7 @@ quality_claim("nf4", "nf4, bitsandbytes", -0.3, 2)
 # A draft proposes tokens, the model checks all of them in one forward pass. The greedy result is the same; what changes
 # is the number of forward passes of the large model. That number is counted, since this model is too small for a time.
 
-# %%
+# %% tags=["measures"]
 class Counted:
     """Counts the forward passes of a model."""
 
@@ -508,7 +508,7 @@ for way, name in (("draft model", "draft"), ("prompt lookup", "lookup")):
 # takes a core, the threads of one process wait for each other, and the comparison says so instead of a ratio. A pinned
 # worker then shows what a thread costs that has no core.
 
-# %%
+# %% tags=["measures"]
 _ = (FOLDER / "worker.py").write_text("""
 import json, sys, time
 import torch
@@ -562,7 +562,7 @@ def compare_instances():
     first, second = sorted(os.sched_getaffinity(0))[:2]
     workers, best = [Worker({first, second}), Worker({first}), Worker({second})], {}
     try:
-        for _ in range(rounds(4)):
+        for _ in range(4):
             for batch in (1, 8):
                 found = {"1 thread": workers[0].run(1, batch), "1 x 2 threads": workers[0].run(2, batch),
                          "2 x 1 thread": together(workers[1:], batch), "2 threads, 1 core": workers[1].run(2, batch)}
@@ -598,7 +598,7 @@ instance_claim("oversubscribed", "Speed with 2 threads on 1 core against 1 threa
 # What a process sees when it is pinned to one core, as `taskset` or a container's cpuset does: `os.cpu_count()` counts the
 # machine, and torch takes a thread for each core that it may use. A quota (`cpu.max`) is seen by neither.
 
-# %%
+# %% tags=["measures"]
 SEEN = "import json, os, torch; print(json.dumps([os.cpu_count(), len(os.sched_getaffinity(0)), torch.get_num_threads()]))"
 
 
@@ -620,7 +620,7 @@ claim("pinned-cpu-count", "Cores that os.cpu_count() reports there above the cor
 #
 # A Llama in GGUF, 8 bits per weight, written here and loaded by `from_pretrained(gguf_file=...)`.
 
-# %%
+# %% tags=["measures"]
 def gguf_file(model, path):
     """Writes a Llama as llama.cpp stores it: matrices in 8-bit blocks, norms in fp32."""
     import gguf

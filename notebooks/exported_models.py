@@ -71,7 +71,7 @@ start("exported_models", packages=("onnx", "onnxruntime", "openvino"))
 # %% [markdown]
 # ## The model, and what this machine lacks
 
-# %%
+# %% tags=["measures"]
 def lacks(features, compiler):
     """{what: why it is left out here}."""
     reasons = {}
@@ -111,7 +111,7 @@ BATCHES = (1, 8)
 # The batch and the length stay free. `quantize_dynamic` of ONNX Runtime stops at shapes that the exporter has noted for
 # weights which it transposes later: without these notes it works.
 
-# %%
+# %% tags=["measures"]
 def cpu_seconds(call):
     """CPU time of a call, with that of the processes it starts."""
 
@@ -157,7 +157,7 @@ openvino_model, convert_seconds = converted or (None, None)
 # Each takes ids and a mask and gives logits. One thread each; OpenVINO would choose bf16 by itself, so its precision is
 # named. Its third runner reads the int8 file of ONNX Runtime.
 
-# %%
+# %% tags=["measures"]
 def in_torch(module):
     def run(ids, mask):
         with torch.inference_mode():
@@ -225,7 +225,7 @@ if compiled:
 #
 # On logits of several shapes, against PyTorch in fp32: the largest difference, and the relative one of all together.
 
-# %%
+# %% tags=["measures"]
 shapes = [(1, 7), (3, 33), (8, 64)]
 reference = [made["PyTorch fp32"](ids[:rows, :length], mask[:rows, :length]) for rows, length in shapes]
 
@@ -249,7 +249,7 @@ for name, label, most in (("bf16", "PyTorch bf16", 10), ("int8", "PyTorch int8",
 # %% [markdown]
 # ## Speed
 
-# %%
+# %% tags=["measures"]
 timings = {batch: interleaved({label: lambda runner=runner, batch=batch: runner(ids[:batch], mask[:batch]) for label, runner in made.items()},
                               repeats=12 if batch == 1 else 6) for batch in BATCHES}
 best = {batch: {label: timing.best for label, timing in found.items()} for batch, found in timings.items()}
@@ -300,7 +300,7 @@ claim("onnx-int8-size", "Size of the int8 file of ONNX Runtime against the fp32 
 #
 # What is padded is computed. Texts of mixed length, padded to 256, to the longest of the batch, and in two batches by length.
 
-# %%
+# %% tags=["measures"]
 lengths = torch.tensor([12, 20, 25, 30, 40, 60, 75, 90])
 texts = torch.randint(5, 8192, (8, 256), generator=torch.Generator().manual_seed(1))
 real = (torch.arange(256) < lengths[:, None]).long()
@@ -320,7 +320,7 @@ claim("padding-sorted", "Speed when they also run as two batches by length, agai
 # A small Llama generates with a static cache, whose shapes do not change: the forward pass for one token is compiled. The prompt
 # runs as it is, since each length would be compiled anew. `generate` does the same on a GPU, and compiles nothing by itself on a CPU.
 
-# %%
+# %% tags=["measures"]
 set_seed(0)
 llama = LlamaForCausalLM(LlamaConfig(
     hidden_size=256, intermediate_size=768, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4, vocab_size=2048,
@@ -365,7 +365,7 @@ claim("decoder-compiled-same", f"Tokens of 24 that the compiled model generates 
 #
 # What it says to the file as exported:
 
-# %%
+# %% tags=["measures"]
 print(int8_refused)
 claim("int8-as-exported", "Ways to int8 of ONNX Runtime that fail on the file as torch.onnx.export writes it, of 1", int(bool(int8_refused)) if exported else None,
       kind="measured", at_least=1, at_most=1, because=no_onnx)

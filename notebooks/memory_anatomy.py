@@ -433,5 +433,5 @@ claim("together-1b-peak", "Peak memory of a 1B Llama at 8 x 2,048 tokens with mi
 #
 # One traced step of the 8B model on this machine:
 
-# %%
+# %% tags=["measures"]
 claim("trace-seconds", "Time to trace one training step of the 8B Llama without a GPU, in a process that has traced others before", kept.seconds, "s", kind="measured", at_most=60)

@@ -66,8 +66,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
-from evidence.measure import interleaved, one_thread, rounds
-from dryrun.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, by_layers, end_part_in_mid_backward, fake, language_batch
+from evidence.measure import interleaved, one_thread
+from dryrun.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, end_part_in_mid_backward, fake, language_batch
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "optimizers"  # the same figure at every run
@@ -170,7 +170,6 @@ def without_values():
             setattr(module, name, function) if function else delattr(module, name)
 
 
-@by_layers
 def trace(name, config, dtype=torch.bfloat16, step=True, **arguments):
     """Numbers of a model and its optimizer: parameters, bytes of the state and of GaLore's projections, and with `step` the
     peak of each part of a training step, batch 1 x 512 tokens, in bytes."""
@@ -339,7 +338,7 @@ claim("lora-8bit-saving", "What bitsandbytes' 8-bit AdamW saves of that state", 
 # timed, in turn with the passes of the others. The whole step of the others is forward and backward pass plus optimizer. On a CPU
 # it is CPU time of one thread.
 
-# %%
+# %% tags=["measures"]
 GPU = torch.cuda.is_available()
 MEMORY = torch.cuda.get_device_properties(0).total_memory / GiB if GPU else 0
 CAPABILITY = torch.cuda.get_device_capability() if GPU else (0, 0)
@@ -371,8 +370,6 @@ def forward_and_backward():
 
 NO_BF16 = None if GPU or not {"avx512_bf16", "amx_bf16"}.isdisjoint(describe()["cpu_features"]) else "this CPU has no bf16 instructions, and Muon multiplies in bf16"
 names = {label: method for label, method in METHODS.items() if label != "LOMO" and not (NO_BF16 and "Muon" in label)}
-if not rounds(1, least=0):
-    del names["torchao 4-bit"]  # it compiles for as long as the 8-bit one, which is enough for a test
 if GPU:
     names["bitsandbytes 8-bit, paged"] = ("paged_adamw_8bit", {})  # without a GPU nothing is paged
 forward_and_backward()
@@ -395,7 +392,7 @@ table(
       "ratio": seconds[label] / reference} for label in sorted(steps, key=seconds.get)], kind="measured",
 )
 
-# %%
+# %% tags=["measures"]
 def time_claim(name, label, at_least, at_most, because=None):
     timing, before = (lomo_step, (0,)) if label == "LOMO" else (steps.get(label), passes.seconds)
     spread = timing and {"min": min(before) + timing.best, "max": max(before) + max(timing.seconds), "repeats": len(timing.seconds)}
@@ -412,7 +409,7 @@ time_claim("adafactor", "Adafactor", 0.97, 1.6)
 time_claim("bnb", "bitsandbytes 8-bit", 0.9 if GPU else 1.1, 6)
 time_claim("paged", "bitsandbytes 8-bit, paged", 0.9, 3, because="paged memory needs an NVIDIA GPU")
 time_claim("torchao-8bit", "torchao 8-bit", 1.1, 8)
-time_claim("torchao-4bit", "torchao 4-bit", 1.1, 8, because="this is a test, and torchao's 8-bit AdamW is compiled as it is")
+time_claim("torchao-4bit", "torchao 4-bit", 1.1, 8)
 time_claim("galore", "GaLore, rank 128", 0.97, 2)
 time_claim("apollo", "APOLLO, rank 128", 0.97, 2)
 time_claim("schedule-free", "Schedule-free AdamW", 0.97, 1.5)
@@ -427,12 +424,11 @@ claim("galore-refresh", f"Time of GaLore's step when it decomposes the gradients
 # A Llama of two layers learns to predict the next byte of the standard library's own source code, and is judged on a part of
 # it that it has not seen. Every optimizer sees the same batches from the same weights, for three seeds. The 8- and 4-bit forms take
 # AdamW's learning rate, since they stand in for it. The others take the best of rates a factor of about three apart, found on a
-# seed of its own; `SWEEP = True` searches again. torchao runs here without its compiler. On a CPU without bf16 instructions the two
-# that multiply in bf16 take more time than all others together: the tests leave them to the record.
+# seed of its own; `SWEEP = True` searches again. torchao runs here without its compiler.
 
-# %%
+# %% tags=["measures"]
 SWEEP = False
-STEPS, LENGTH, ROWS, SEEDS = 40, 64, 8, range(rounds(3, least=1))
+STEPS, LENGTH, ROWS, SEEDS = 40, 64, 8, range(3)
 text = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
 text = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
 learn, judge = text[: len(text) * 9 // 10], text[len(text) * 9 // 10:]
@@ -482,15 +478,13 @@ RUNS = {  # label: name, learning rate, arguments
     "Adafactor": ("adafactor", 1e-2, {}), "GaLore, rank 24": ("galore_adamw", 3e-2, RANK_24), "APOLLO, rank 24": ("apollo_adamw", 3e-2, RANK_24),
     "Schedule-free AdamW": ("schedule_free_adamw", 1e-2, {"warmup_steps": STEPS // 10}), "LOMO": ("lomo", 0.3, {}), "Muon and AdamW": ("muon", 3e-2, {}),
 }
-LEFT = "this CPU has no bf16 instructions, and this is a test" if NO_BF16 and not rounds(1, least=0) else None
-RUNS = {label: run for label, run in RUNS.items() if not LEFT or label not in ("AdamW, pure bf16", "Muon and AdamW")}
 with torch.compiler.set_stance("force_eager"):
     if SWEEP:
         for label, (name, _, arguments) in RUNS.items():
             print(label, {lr: round(final_loss(name, lr, 100, **arguments), 3) for lr in (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1)})
     losses = {label: [final_loss(name, lr, seed, **arguments) for seed in SEEDS] for label, (name, lr, arguments) in RUNS.items()}
 
-# %%
+# %% tags=["measures"]
 mean = {label: statistics.mean(values) for label, values in losses.items()}
 paired = {label: [value - base for value, base in zip(values, losses["AdamW"])] for label, values in losses.items()}
 table(
@@ -509,12 +503,12 @@ axes.invert_yaxis()
 axes.set(xlabel="loss on unseen text, nats per byte: three seeds, AdamW's range shaded")
 plt.show()
 
-# %%
+# %% tags=["measures"]
 NATS = "nats per byte"
 claim("loss-adamw", "Loss of AdamW on unseen text, mean of three seeds", mean["AdamW"], NATS, kind="measured", at_least=2.2, at_most=2.9)
 claim("loss-noise", "Range of that loss over three seeds", max(losses["AdamW"]) - min(losses["AdamW"]), NATS, kind="measured", at_most=0.3)
 claim("loss-pure-bf16", "Loss of AdamW in pure bf16 less that of AdamW in fp32 at the same learning rate, mean of three seeds",
-      None if LEFT else mean["AdamW, pure bf16"] - mean["AdamW"], NATS, kind="measured", at_least=-0.1, at_most=0.3, because=LEFT)
+      mean["AdamW, pure bf16"] - mean["AdamW"], NATS, kind="measured", at_least=-0.1, at_most=0.3)
 claim("loss-bnb", "Loss of bitsandbytes' 8-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",
       mean["bitsandbytes 8-bit"] - mean["AdamW"], NATS, kind="measured", at_least=-0.01, at_most=0.01)
 claim("loss-torchao-4bit", "Loss of torchao's 4-bit AdamW less that of AdamW at the same learning rate, mean of three seeds",

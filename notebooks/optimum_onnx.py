@@ -52,7 +52,7 @@ from optimum.onnxruntime import ORTModelForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
 from evidence.claims import claim, start, table
-from evidence.measure import interleaved, one_thread, rounds
+from evidence.measure import interleaved, one_thread
 
 start("optimum_onnx", packages=("optimum", "optimum-onnx", "onnxruntime"))
 one_thread()
@@ -63,9 +63,9 @@ VERSIONS = f"optimum-onnx {version('optimum-onnx')}, transformers {version('tran
 #
 # One call exports the model with its key-value cache, and loads it. Yours is a name on the Hub in place of the folder.
 
-# %%
+# %% tags=["measures"]
 set_seed(0)
-LAYERS = rounds(6, least=3)  # half in tests
+LAYERS = 6
 eager = LlamaForCausalLM(LlamaConfig(
     hidden_size=512, intermediate_size=1408, num_hidden_layers=LAYERS, num_attention_heads=8, num_key_value_heads=4,
     vocab_size=8192, bos_token_id=1, eos_token_id=None, pad_token_id=0,
@@ -82,7 +82,7 @@ claim("export-time", f"CPU time of the export of a Llama of {LAYERS} layers and 
 # %% [markdown]
 # ## The same tokens?
 
-# %%
+# %% tags=["measures"]
 prompt = torch.randint(5, 8192, (1, 256), generator=torch.Generator().manual_seed(0))
 mask = torch.ones_like(prompt)
 options = dict(attention_mask=mask, max_new_tokens=32, min_new_tokens=32, do_sample=False)
@@ -100,7 +100,7 @@ claim("logits-differ", f"Relative difference of the logits of a prompt of 256 to
 #
 # One thread, CPU time. Generation is 256 tokens in, 32 out.
 
-# %%
+# %% tags=["measures"]
 models = {"PyTorch, eager": eager, "ONNX Runtime": exported}
 with torch.inference_mode():
     prefill = interleaved({name: lambda model=model: model(prompt, attention_mask=mask) for name, model in models.items()}, repeats=5)

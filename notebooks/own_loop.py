@@ -43,7 +43,7 @@ from evidence.claims import claim, start, table
 logging.set_verbosity_error()
 start("own_loop")
 
-# %%
+# %% tags=["measures"]
 GPU = torch.cuda.is_available()
 STEPS, ACCUMULATE, BATCH, LENGTH, VOCABULARY = 8, 4, 4, 64, 1000
 config = LlamaConfig(
@@ -66,7 +66,7 @@ def fresh_model():
 # Eight optimizer steps of four micro-batches each, in fp32, with the same data in the same order. The rows have different numbers
 # of labels: a loop that takes the mean of the micro-batches' means, leaves out clipping or the schedule breaks the bound.
 
-# %%
+# %% tags=["measures"]
 with tempfile.TemporaryDirectory() as folder:
     trainer = Trainer(
         model=fresh_model(), train_dataset=data,
@@ -79,7 +79,7 @@ with tempfile.TemporaryDirectory() as folder:
     trainer.train()
 by_trainer = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
-# %%
+# %% tags=["measures"]
 accelerator = Accelerator(cpu=not GPU)
 model = fresh_model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0, fused=True)
@@ -119,7 +119,7 @@ claim("loop-weights", "Largest difference of a weight after these steps from the
 # `Trainer` collects the logits of every batch for `compute_metrics`, on the GPU, until the evaluation ends. For a
 # language model that is one number per token and word of the vocabulary.
 
-# %%
+# %% tags=["measures"]
 def predictions(**options):
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, per_device_eval_batch_size=8, use_cpu=not GPU, disable_tqdm=True)
@@ -134,6 +134,7 @@ claim("kept-logits", f"Bytes of predictions that Trainer keeps per token, vocabu
       kept.nbytes / (32 * LENGTH), "bytes", kind="measured", at_least=4 * VOCABULARY, at_most=4 * VOCABULARY)
 claim("kept-tokens", "Bytes of predictions that Trainer keeps per token, where preprocess_logits_for_metrics takes the argmax",
       reduced.nbytes / (32 * LENGTH), "bytes", kind="measured", at_least=8, at_most=8)
+# %%
 claim("logits-of-an-evaluation", "fp32 logits of 1,000 sequences of 1,024 tokens, vocabulary of 128,256",
       1000 * 1024 * 128256 * 4 / 2**30, "GiB", kind="derived", at_least=480, at_most=500)
 claim("tokens-of-an-evaluation", "The same as predicted tokens, 8 bytes each", 1000 * 1024 * 8 / 2**20, "MiB", kind="derived", at_least=7, at_most=9)

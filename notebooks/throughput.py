@@ -31,13 +31,6 @@ if importlib.util.find_spec("evidence") is None:
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
 
 # %%
-import os
-import tempfile
-
-if "EVIDENCE_SECONDS" not in os.environ:  # below it PyTorch keeps its own compiled headers: a record compiles them anew, tests share them
-    tempfile.tempdir = tempfile.mkdtemp()
-
-# %%
 import ast
 import math
 import os
@@ -53,6 +46,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
+tempfile.tempdir = tempfile.mkdtemp()  # PyTorch keeps its compiled headers below it
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # where it keeps kernels: every run compiles anew
 
 import matplotlib.pyplot as plt
@@ -66,7 +60,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from evidence.claims import claim, start, table
 from evidence.machine import describe
-from evidence.measure import interleaved, rounds
+from evidence.measure import interleaved
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -79,7 +73,7 @@ start("throughput")
 #
 # The weights are random: speed does not depend on them. On a GPU the model is larger and runs in 16 bits.
 
-# %%
+# %% tags=["measures"]
 GPU = torch.cuda.is_available()
 device = "cuda" if GPU else "cpu"
 NATIVE_BF16 = torch.cuda.get_device_capability() >= (8, 0) if GPU else not {"avx512_bf16", "amx_bf16"}.isdisjoint(describe()["cpu_features"])
@@ -142,7 +136,7 @@ def seconds_of(call):
 #
 # The old hypothesis says that the gain shrinks as the batch grows. Eager and compiled steps run in turn.
 
-# %%
+# %% tags=["measures"]
 SMALL_BATCH, LARGE_BATCH = 1, 32
 COMPILER = "this machine has no C++ compiler" if not GPU and not shutil.which("g++") else None
 NOTHING = {"compile": None, "eager": None, "compiled": None, "speed": None, "pays": None, "loss": None}
@@ -180,12 +174,10 @@ def compile_a_line():
 
 
 headers = None if COMPILER else seconds_of(compile_a_line)
-HEADERS = COMPILER or (None if rounds(1, least=0) else "this is a test, and another one has compiled them")
-LEFT = COMPILER or (None if rounds(1, least=0) else f"this is a test, which compiles for batch {LARGE_BATCH} alone")
 large = compile_and_time(LARGE_BATCH)
-small = NOTHING if LEFT else compile_and_time(SMALL_BATCH)  # stays compiled, for other lengths
+small = NOTHING if COMPILER else compile_and_time(SMALL_BATCH)  # stays compiled, for other lengths
 
-# %%
+# %% tags=["measures"]
 table(
     "compile", f"A training step of {size}, {length} tokens per row, eager and compiled",
     {"batch": "Batch size", "eager": "Eager step, s", "compiled": "Compiled step, s", "speed": "Speed-up, x", "compile": "Cost of the first step, s",
@@ -197,9 +189,9 @@ table(
 claim("compile-seconds", f"Time that the first compiled training step takes longer than the next ones, {'wall time' if GPU else 'CPU time with the C++ compiler'}, empty cache, {size}",
       large["compile"], "s", kind="measured", at_least=1, at_most=120, because=COMPILER)
 claim("headers", f"Time of compiling a single line first, {'wall time' if GPU else 'CPU time with the C++ compiler'}, empty cache",
-      None if HEADERS else headers, "s", kind="measured", at_least=1, at_most=120, because=HEADERS)
+      headers, "s", kind="measured", at_least=1, at_most=120, because=COMPILER)
 claim("compile-small-batch", f"Speed of a compiled training step against an eager one at batch {SMALL_BATCH}, {length} tokens per row, {size}",
-      small["speed"], "x", kind="measured", at_least=1.05, at_most=5, spread=small.get("spread"), because=LEFT)
+      small["speed"], "x", kind="measured", at_least=1.05, at_most=5, spread=small.get("spread"), because=COMPILER)
 claim("compile-large-batch", f"Speed of a compiled training step against an eager one at batch {LARGE_BATCH}, {length} tokens per row, {size}",
       large["speed"], "x", kind="measured", at_least=0.9, at_most=3, spread=large.get("spread"), because=COMPILER)
 claim("compile-break-even", f"Training steps after which compiling has paid at batch {LARGE_BATCH}, {length} tokens per row, {size}",
@@ -213,7 +205,7 @@ claim("compile-loss", "Relative difference of the loss of a compiled model from 
 # The model that is compiled for batch 1 gets 12 other lengths in turn, default arguments. The first pass compiles a second graph,
 # for all of them.
 
-# %%
+# %% tags=["measures"]
 def varying(models, first_graph):
     rows = [random_rows(SMALL_BATCH, length) for length in range(20, 116, 8)]
     eager, compiled = (training_step(model, *rows) for model in models)
@@ -225,11 +217,11 @@ def varying(models, first_graph):
             "pays": len(rows) * (first - fast) / (plain - fast) if plain > fast else None}
 
 
-lengths_vary = NOTHING if LEFT else varying(small["models"], small["compile"])
+lengths_vary = NOTHING if COMPILER else varying(small["models"], small["compile"])
 claim("compile-varying-speed", "Speed of compiled steps against eager ones at batch 1, 12 lengths in turn, once all graphs are compiled",
-      lengths_vary["speed"], "x", kind="measured", at_least=0.8, at_most=5, spread=lengths_vary.get("spread"), because=LEFT)
+      lengths_vary["speed"], "x", kind="measured", at_least=0.8, at_most=5, spread=lengths_vary.get("spread"), because=COMPILER)
 claim("compile-varying-break-even", "Training steps after which compiling has paid at batch 1, 12 lengths in turn",
-      lengths_vary["pays"], "steps", kind="measured", at_least=100, at_most=1e7, because=LEFT or "compiled steps are no faster here")
+      lengths_vary["pays"], "steps", kind="measured", at_least=100, at_most=1e7, because=COMPILER or "compiled steps are no faster here")
 
 # %% [markdown]
 # ## One layer compiled and used for all
@@ -237,7 +229,7 @@ claim("compile-varying-break-even", "Training steps after which compiling has pa
 # The layers of a transformer are alike. `compile_regions` of Accelerate compiles one of them and runs it for all. Here the
 # forward pass alone, which is enough to compare the two ways.
 
-# %%
+# %% tags=["measures"]
 @torch.no_grad()
 def cost_of_first(model, rows, how):
     """Seconds of the first forward pass beyond those of a later one."""
@@ -248,7 +240,7 @@ def cost_of_first(model, rows, how):
     return first - min(seconds_of(lambda: model(**batch)) for _ in range(4))
 
 
-LAYERS = rounds(4, least=2)  # half in tests
+LAYERS = 4
 regional = {} if COMPILER else {
     name: cost_of_first(llama(num_hidden_layers=LAYERS), random_rows(SMALL_BATCH, length), how)
     for name, how in (("whole", whole), ("regions", compile_regions))
@@ -261,7 +253,7 @@ claim("compile-regions", f"Cost of the first forward pass where one layer is com
 #
 # Counted, not timed: a backend that only counts how often it is asked for a graph.
 
-# %%
+# %% tags=["measures"]
 lengths_seen = random.Random(0).sample(range(20, 121), 12)
 
 
@@ -315,7 +307,7 @@ table(
 # A dataset that sleeps a moment for every row stands for decoding or a slow disk. The share of a step that passes between asking for a
 # batch and having it, with and without worker processes.
 
-# %%
+# %% tags=["measures"]
 class Rows(torch.utils.data.Dataset):
     def __init__(self, rows, sleep=0.0):
         self.rows, self.sleep = rows, sleep
@@ -386,7 +378,7 @@ claim("pinned-copy", "Speed of the copy of 64 MiB from pinned host memory to the
 # A byte-level tokenizer of 2,000 entries, trained on the reference texts that ship with Python, on one core. Text by text,
 # as a dataset would do it row by row; as one list; and reading the ids that an earlier run has kept.
 
-# %%
+# %% tags=["measures"]
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core, as in a worker process
 TEXTS = [paragraph for text in pydoc_data.topics.topics.values() for paragraph in text.split("\n\n") if paragraph]
 bpe = Tokenizer(models.BPE())
@@ -461,7 +453,7 @@ plt.show()
 # Four forms of a batch. Padding-free puts it into one row; the mask that keeps the sequences apart then has the square of *all*
 # tokens. Batches grouped by length are drawn from all 2,048 texts, from short to long; the other three forms share their texts.
 
-# %%
+# %% tags=["measures"]
 flatten = DataCollatorWithFlattening(return_tensors="pt")
 
 
@@ -510,6 +502,8 @@ claim("flat-speed-large", "Training speed per real token, padding-free against p
       at_32["longest"] / at_32["flat"], "x", kind="measured", at_least=0.3, at_most=3 if GPU else 1.3)
 claim("flat-against-grouped", "Training speed per real token, padding-free against batches grouped by length, batches of 8, sdpa attention",
       at_8["grouped"] / at_8["flat"], "x", kind="measured", at_least=0.3, at_most=3 if GPU else 1.15)
+
+# %%
 claim("mask-bytes", "Size of the mask that sdpa needs for one padding-free row of 16,384 tokens, one byte per pair",
       16_384**2 / 2**20, "MiB", kind="derived", at_least=256, at_most=256)
 
@@ -519,7 +513,7 @@ claim("mask-bytes", "Size of the mask that sdpa needs for one padding-free row o
 # `position_ids` that start again at 0 tell transformers where a sequence begins. It looks at them only where there is no
 # `attention_mask` and no cache.
 
-# %%
+# %% tags=["measures"]
 model = llama().eval()
 batch = [0, 1, 2, 3]
 with torch.no_grad():
@@ -533,7 +527,7 @@ claim("flat-loss", "Relative difference of the loss of a padding-free batch from
 # A byte-level Llama learns short functions of Python's own standard library, packed eight to a row: once isolated, once with
 # `use_cache=True`, which lets every function see the ones before it. Both are evaluated on functions that stand alone.
 
-# %%
+# %% tags=["measures"]
 functions = []
 for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("[a-m]*.py")):
     source = path.read_text(encoding="utf-8", errors="replace")
@@ -570,7 +564,7 @@ def loss_of_a_trained_model(seed, leak, steps=STEPS, pack=8):
                                for first in range(0, len(held_out), 8))
 
 
-losses = [{"seed": seed, "isolated": loss_of_a_trained_model(seed, False), "leaking": loss_of_a_trained_model(seed, True)} for seed in range(rounds(2, least=1))]
+losses = [{"seed": seed, "isolated": loss_of_a_trained_model(seed, False), "leaking": loss_of_a_trained_model(seed, True)} for seed in range(2)]
 table("packing-loss", f"Loss on unseen functions after {STEPS} steps of 8 packed functions, byte-level Llama of 2 layers",
       {"seed": "Seed", "isolated": "Isolated, nats per byte", "leaking": "Not isolated, nats per byte"}, losses, kind="measured")
 claim("packing-leak", "Loss on unseen functions of a small model trained on packed rows without isolation, above that of the same model with isolation, the smaller of two seeds",
@@ -605,7 +599,7 @@ claim("vocabulary-rows", "Rows that padding GPT-2's vocabulary of 50,257 to a mu
 # %% [markdown]
 # The same two questions to this machine: a vocabulary padded to a multiple of 64, and more tokens per product.
 
-# %%
+# %% tags=["measures"]
 width = 1024 if GPU else 256
 hidden = torch.randn(4096 if GPU else 128, width, device=device, dtype=half if GPU else torch.float32)
 heads = {rows: torch.randn(rows, width, device=device, dtype=hidden.dtype) for rows in (50257, 50304)}

@@ -8,11 +8,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from evidence import claims, machine, notebooks, records
-from evidence.site import addresses, lint
+from evidence import claims, freshness, machine, notebooks, records
 
 ROOT = Path(__file__).resolve().parent.parent
-MACHINE = {"name": "test-machine", "label": "Test machine", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0}
+MACHINE = {"name": "test-cpu-2core", "label": "Test CPU 2 cores", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0,
+           "fingerprint": "0123abcd"}  # fmt: skip
 SOFTWARE = {"python": "3.11.7", "torch": "2.13.0", "transformers": "5.23.0"}
 SOURCE = """\
 # ---
@@ -38,7 +38,7 @@ start("tiny")
 peak = 12.5
 claim("peak-memory", "Peak memory of a step that the tests invent", peak, "GiB", kind="traced", at_most=13)
 
-# %%
+# %% tags=["measures"]
 claim("step-speed", "Speed of that step against another one", 2.3, "x", kind="measured", at_least=1.1,
       spread={{"min": 0.1, "max": 0.2, "repeats": 5}})
 
@@ -81,11 +81,8 @@ class Repository:
     """Paths and short cuts into the temporary repository, which is the working directory."""
 
     source, notebook = Path("notebooks/tiny.py"), Path("notebooks/tiny.ipynb")
-    record, page, snippet = (
-        Path("results/tiny/test-machine.json"),
-        Path("docs/index.md"),
-        Path("snippets/guide/step.py"),
-    )
+    record, exact = Path("results/tiny/test-cpu-2core.json"), Path("results/tiny/exact.json")
+    page, snippet = Path("docs/index.md"), Path("snippets/guide/step.py")
 
     def edit(self, path, old, new):
         """Replaces the first `old` in a file, which must be there; returns its line."""
@@ -94,12 +91,24 @@ class Repository:
         Path(path).write_text(text.replace(old, new, 1), encoding="utf-8")
         return text[: text.index(old)].count("\n") + 1
 
-    def change_record(self, change):
-        """Lets `change` alter the data of the record in place, as another run would have."""
-        data = json.loads(self.record.read_text())
+    def change_record(self, change, path=None):
+        """Lets `change` alter the data of a record in place, as another run would have."""
+        path = path or self.record
+        data = json.loads(path.read_text())
         change(data)
         data["seal"] = records.seal(data)
-        self.record.write_text(json.dumps(data, indent=1))
+        path.write_text(json.dumps(data, indent=1, ensure_ascii=False))
+
+    def record_of_another_machine(self, cpu="Other CPU", date=None, change=lambda data: None):
+        """Adds a record as a machine with another processor would leave it; returns its path."""
+        data = json.loads(self.record.read_text())
+        name = f"{cpu.lower().replace(' ', '-')}-2core"
+        data["machine"] |= {"name": name, "cpu": cpu, "label": f"{cpu} 2 cores", "fingerprint": "89abcdef"}
+        data["date"] = date or data["date"]
+        change(data)
+        path = self.record.with_stem(name)
+        path.write_text(json.dumps(data | {"seal": records.seal(data)}, indent=1, ensure_ascii=False))
+        return path
 
     def add_to_page(self, text):
         """Appends to the page; returns the line where the addition begins."""
@@ -108,6 +117,8 @@ class Repository:
         return before.count("\n") + 2
 
     def page_problems(self):
+        from evidence.site import lint  # here, so that the tests of records need no part of the site
+
         return [str(problem) for problem in lint.check()]
 
     def notebook_problems(self):
@@ -118,14 +129,12 @@ class Repository:
         return {path.as_posix(): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
 
-def execute_here(name, notebook, say, environment=None):
+def execute_here(name, notebook, say):
     """Stands in for the kernel, in a hundredth of its time."""
     outputs, scope = [], {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claims, "_run", {"notebook": None, "names": set()})
         patch.setattr(claims, "_show", lambda shown: outputs.append(shown._repr_mimebundle_()))
-        for key, value in (environment or {}).items():
-            patch.setitem(os.environ, key, value)
         for count, cell in enumerate([cell for cell in notebook.cells if cell.cell_type == "code"], 1):
             exec(cell.source, scope)
             cell.execution_count = count
@@ -164,6 +173,6 @@ def repository(tmp_path, monkeypatch, machine_of_the_tests):
     made.page.write_text(PAGE)
     made.snippet.write_text(SNIPPET)
     notebooks.record("tiny", say=lambda text: None)
-    assert records.load(made.record)
-    addresses.add()
+    assert records.load(made.record) and records.load(made.exact)
+    assert not freshness.stale(records.load(made.record))
     return made

@@ -1,26 +1,182 @@
-"""What the tests of several pages ask of the programs that their pages show."""
+"""Runs the programs that the pages show, as a reader runs them.
 
-import ast
-import inspect
+Each run is a fresh `python`, `torchrun` or `bash` on an unaltered copy of the file, in an empty folder, with a reader's
+environment. The tests of a session share the output of a run, across the workers of pytest-xdist too.
+"""
 
-from transformers import TrainingArguments
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from filelock import FileLock
+
+ROOT = Path(__file__).resolve().parent.parent
+SNIPPETS = ROOT / "snippets"
+LAST_LINES = 25
+# What a login shell has. All else is of pytest, or of whoever started it: PYTHONPATH, OMP_NUM_THREADS and so on.
+KEPT = {"HOME", "LANG", "LC_ALL", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+KEPT |= {"CC", "CXX", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}
+USES_OUR_PACKAGES = re.compile(r"^\s*(from|import) (dryrun|evidence)\b", re.M)
 
 
-def wrong_arguments(path):
-    """Arguments that a program gives to TrainingArguments and that the installed version does not know, or is giving up."""
-    known = {
-        name
-        for name in inspect.signature(TrainingArguments).parameters
-        if not name.startswith("gradient_checkpointing")
-    }
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    return [
-        f"{path.name}:{call.lineno}: {keyword.arg}"
-        for call in calls
-        if getattr(call.func, "id", "") == "TrainingArguments"
-        for keyword in call.keywords
-        if keyword.arg not in known
-    ]
+@dataclasses.dataclass
+class Output:
+    stdout: str
+    stderr: str
+
+
+@dataclasses.dataclass
+class Run(Output):
+    """What a program left: its output (of all ranks, in their order), its exit status, its folder, and each rank's output."""
+
+    returncode: int  # None: it was killed when its time was up
+    folder: Path
+    ranks: list  # of Output; a program of one process has one
+
+
+def run(name, *arguments, processes=1, torchrun=None, timeout=300, environment=None, beside=(), files=None, start=None,
+        stand_ins=None, check=True):  # fmt: skip
+    """Runs snippets/NAME as `python NAME ARGUMENTS`, by torchrun where `processes` is more than 1, or by bash; returns a `Run`.
+
+    `torchrun`: True for a single process that needs its variables. `environment`: variables that the page tells its reader to
+    set. `beside`: other snippets that the program expects in its folder. `files`: more files for it, {name: text}. `start`: a
+    folder whose files are there already, such as that of an earlier run. `stand_ins`: scripts in place of commands that only a
+    cluster has, {command: bash}. `timeout`: seconds, after which every process of the run is killed.
+    The test fails where the program runs out of time and, with `check`, where it exits with an error.
+    """
+    __tracebackhide__ = True
+    made = _shared_run(
+        name, [*map(str, arguments)], processes, processes > 1 if torchrun is None else torchrun, timeout, environment or {},
+        [*beside], files or {}, start, stand_ins or {},
+    )  # fmt: skip
+    if made.returncode is None or (check and made.returncode):
+        pytest.fail(failure(name, made, timeout), pytrace=False)
+    return made
+
+
+def failure(name, made, timeout=None):
+    """File and line, what went wrong, and the last lines of every rank that failed."""
+    outputs = [rank for rank in made.ranks if rank.stderr.strip()] or made.ranks
+    line, error = next(filter(None, (_where(name, output.stderr) for output in outputs)), (None, None))
+    what = f"not finished after {timeout} s" if made.returncode is None else error or f"exit status {made.returncode}"
+    parts = [f"snippets/{name}{f':{line}' if line else ''}: {what}"]
+    for number, rank in enumerate(made.ranks):
+        last = [*rank.stdout.splitlines(), *rank.stderr.splitlines()][-LAST_LINES:] or ["(nothing)"]
+        parts += [f"--- last lines{f' of rank {number}' if len(made.ranks) > 1 else ''}", *last]
+    if len(made.ranks) > 1:
+        parts += ["--- last lines of torchrun", *made.stderr.splitlines()[-LAST_LINES:]]
+    return "\n".join(parts)
+
+
+def _where(name, stderr):
+    """The line of the program in the innermost frame of its last traceback, and the error; None where there is no traceback."""
+    file = re.escape(Path(name).name)
+    lines = [int(line) for line in re.findall(rf'File "(?:[^"]*/)?{file}", line (\d+)|^{file}: line (\d+):', stderr, re.M)
+             for line in line if line]  # fmt: skip
+    errors = re.findall(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b.*)$", stderr, re.M)
+    said = errors or re.findall(rf"^{file}: line \d+: (.*)$", stderr, re.M)
+    return (lines[-1], said[-1] if said else None) if lines else None
+
+
+def _shared_run(name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins):
+    """The run of this session: the first test that asks makes it, all others read what it left."""
+    asked = [name, arguments, processes, torchrun, environment, beside, files, _contents(start), stand_ins]
+    asked.append((SNIPPETS / name).read_text())
+    key = f"{Path(name).stem}-{hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]}"
+    place = _test_folder() / "programs" / key
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        if not (place / "run.json").exists():
+            made = _run(place, name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins)
+            (place / "run.json").write_text(json.dumps(dataclasses.asdict(made), default=str))
+    kept = json.loads((place / "run.json").read_text())
+    return Run(**kept | {"folder": Path(kept["folder"]), "ranks": [Output(**rank) for rank in kept["ranks"]]})
+
+
+def _test_folder():
+    """What the workers of a session share: conftest.py names it."""
+    if "TEST_FOLDER" not in os.environ:
+        os.environ["TEST_FOLDER"] = tempfile.mkdtemp(prefix="tests-")
+    return Path(os.environ["TEST_FOLDER"])
+
+
+def _contents(folder):
+    """[(name, hash)] of the files in a folder."""
+    files = sorted(path for path in Path(folder).rglob("*") if path.is_file()) if folder else []
+    return [(path.relative_to(folder), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+
+
+def _run(place, name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins):
+    folder, logs, commands = place / "folder", place / "logs", place / "commands"
+    shutil.rmtree(folder, ignore_errors=True)
+    if start:
+        shutil.copytree(start, folder)
+    folder.mkdir(exist_ok=True)
+    commands.mkdir(exist_ok=True)
+    for each, script in stand_ins.items():
+        (commands / each).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (commands / each).chmod(0o755)
+    for each in (name, *beside):
+        shutil.copy(SNIPPETS / each, folder)
+    for each, text in files.items():
+        (folder / each).write_text(text)
+    program = Path(name).name
+    command = ["bash" if program.endswith((".sh", ".sbatch")) else "python", program, *arguments]
+    if torchrun:
+        split = ["--log-dir", str(logs), "--redirects", "3"]  # each rank's output in a file
+        command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), *split, program, *arguments]
+    with open(place / "stdout", "w+") as stdout, open(place / "stderr", "w+") as stderr:
+        job = subprocess.Popen(command, cwd=folder, env=_environment(name, environment, commands), stdin=subprocess.DEVNULL,
+                               stdout=stdout, stderr=stderr, start_new_session=True)  # fmt: skip
+        try:
+            job.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            returncode = job.poll()
+            if returncode is None:  # too late, or interrupted
+                _end(job)
+    out, err = ((place / stream).read_text(errors="replace") for stream in ("stdout", "stderr"))
+    ranks = [Output(out, err)]
+    if torchrun:
+        ranks = [Output(_log(logs, rank, "stdout"), _log(logs, rank, "stderr")) for rank in range(processes)]
+        out, err = "".join(rank.stdout for rank in ranks) + out, "".join(rank.stderr for rank in ranks) + err
+    return Run(out, err, returncode, folder, ranks)
+
+
+def _environment(name, more, commands):
+    """A shell with this Python's environment active, and nothing that pytest or its caller brought."""
+    kept = {key: value for key, value in os.environ.items() if key in KEPT}
+    kept["PATH"] = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept["HF_HUB_OFFLINE"] = "1"
+    if USES_OUR_PACKAGES.search((SNIPPETS / name).read_text()):  # the pages say: PYTHONPATH=. in a checkout, or pip install
+        kept["PYTHONPATH"] = str(ROOT)
+    return kept | {key: str(value) for key, value in more.items()}
+
+
+def _end(job):
+    """Kills the program and all that it started: torchrun gives each rank a session, so killing a group is not enough."""
+    everything = [*psutil.Process(job.pid).children(recursive=True), psutil.Process(job.pid)]
+    for process in everything:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(everything, timeout=10)
+
+
+def _log(logs, rank, stream):
+    """One stream of a rank in the last attempt. Layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`."""
+    found = sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log"))
+    return found[-1].read_text(errors="replace") if found else ""
 
 
 def too_much_to_read(path, most_lines, most_columns=120):

@@ -7,11 +7,11 @@ goes by hand, and who takes it out accepts that such links break.
 from pathlib import Path
 
 from . import redirects
-from .lint import ANCHOR, DOCS, anchors_of
+from .links import ANCHOR, anchors_of
 from ..problems import Problem, nearest, read_text
 from ..records import write_atomically
 
-FILE = Path("addresses.txt")
+FILE, DOCS = Path("addresses.txt"), redirects.DOCS
 HEAD = "# Every page and section, since links from elsewhere lead there. `make addresses` adds new ones.\n"
 
 

@@ -1,5 +1,5 @@
 """All that is tied to MkDocs, as one hook (mkdocs.yml: hooks): the address, the notebooks as pages, the records as files,
-the feed, the security policy.
+the security policy, the pages as Markdown.
 
 A notebook page takes the same road as every other page: mkdocs-jupyter runs our template (theme/notebook), which emits
 Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked like a guide.
@@ -18,29 +18,28 @@ from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
 
-from evidence.site import changes, notebook_pages, redirects, twins
 from evidence.notebooks import project
-from evidence.site.pages import machines, stored
 from evidence.records import RESULTS
+from evidence.site import notebook_pages, redirects
+from evidence.site.context import machines, stored
+from evidence.site.twins import COLORS, Twins
 
-# What a page may load: what the site itself holds, and of scripts and styles inside of the page those named by their hash.
+# What a page may load: files of the site, and the scripts and styles of the theme that stand in a page, named by their hash.
 POLICY = (
     "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
+SCRIPTS = ("partials/javascripts/base.html", "partials/javascripts/content.html")  # Material's that stand in its pages
 BEHIND = 0.3  # the weight in the search of what stands behind a guide: its notebook, and the old name of a page
-COLOUR = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
-INLINE = r"<{tag}(?![^>]*(?:\ssrc=|application/json|text/plain))[^>]*>(.*?)</{tag}>"
-
-
-def on_startup(*, command, dirty):
-    """`mkdocs serve` puts a script of its own into every page, which the policy would refuse."""
-    global serving
-    serving = command == "serve"
-
 
 serving = False
 begun = 0.0  # when the last build of this process began
+
+
+def on_startup(*, command, dirty):
+    """`mkdocs serve` puts a script into every page, which the policy would refuse."""
+    global serving
+    serving = command == "serve"
 
 
 def on_nav(nav, *, config, files):
@@ -69,14 +68,17 @@ def on_config(config):
     config.site_url = os.environ.get("SITE_URL", config.site_url or f"https://{owner}.github.io/{name}/")
     if config.site_url and not config.site_url.endswith("/"):
         config.site_url += "/"
-    if os.environ.get(
-        "MIKE_DOCS_VERSION"
-    ):  # mike builds this version to stand beside others (docs/contribute.md#versions)
-        config.extra["versions"] = True
-        config.site_url += "latest/"  # of several versions, the newest is the one to be found
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
-    config.extra["machines"] = machines(stored(RESULTS))
+    config.extra["machines"] = machines(stored(RESULTS)[0])
+    config.extra["machine_style"] = _machine_style(config.extra["machines"])
+    config.extra["twins"] = Twins(config.site_url or "")
     return config
+
+
+def _machine_style(names):
+    """Shows what the chosen machine has, and hides what only others have."""
+    rules = "[data-machine={0}] [data-on]:not([data-on~={0}]){{display:none}}[data-machine={0}] [data-on~={0}]{{display:contents}}"
+    return "".join(rules.format(name) for name in names) if len(names) > 1 else ""
 
 
 @event_priority(100)  # before mkdocs-jupyter looks at the files
@@ -90,6 +92,10 @@ def on_files(files, *, config):
     for path in sorted(root.glob("results/*/*.json")):
         files.append(File(path.relative_to(root).as_posix(), str(root), config.site_dir, config.use_directory_urls))
     return files
+
+
+def on_env(env, *, config, files):
+    config.extra["policies"] = Policies(env, config)
 
 
 def on_page_markdown(markdown, *, page, config, files):
@@ -119,7 +125,7 @@ def on_pre_page(page, *, config, files):
         text = notebook_pages.markdown(page.file.abs_src_path, figure)
         page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
         page.meta["search"] = {"boost": BEHIND}
-        page.meta["description"] = twins.summary(text) or config.site_description
+        page.meta["description"] = notebook_pages.summary(text) or config.site_description
         _tell_page(config, page.file.src_uri)
         Page.render(page, config, files)
 
@@ -127,38 +133,55 @@ def on_pre_page(page, *, config, files):
     return page
 
 
+def on_page_content(html, *, page, config, files):
+    title, description = page.title, page.meta.get("description", "")
+    config.extra["twins"].add(page.file.src_uri, page.url, title, description, html)
+
+
 @event_priority(100)  # before the search reads the page
-def _hide_colours(context, *, page, config, nav):
-    """The colours of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build."""
-    page.coloured, page.content = page.content, COLOUR.sub(r"\1", page.content)
+def _hide_colors(context, *, page, config, nav):
+    """The colors of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build."""
+    page.colored, page.content = page.content, COLORS.sub(r"\1", page.content)
 
 
 @event_priority(-100)
-def _show_colours(context, *, page, config, nav):
-    page.content = page.coloured
+def _show_colors(context, *, page, config, nav):
+    page.content = page.colored
+    return on_template_context(context, template_name="main.html", config=config)
 
 
-on_page_context = CombinedEvent(_hide_colours, _show_colours)
+on_page_context = CombinedEvent(_hide_colors, _show_colors)
 
 
-def on_post_page(output, *, page, config):
-    return output if serving else with_policy(output)
+def on_template_context(context, *, template_name, config):
+    context["policy"] = "" if serving else config.extra["policies"].of(context["base_url"])
+    return context
 
 
-def on_post_template(output, *, template_name, config):
-    return with_policy(output) if template_name.endswith(".html") and not serving else output
+class Policies:
+    """The policy of a page. It names the inline scripts and styles that the theme brings, rendered here apart from any
+    page: what stands in a page's content or in a record is never named, and so never runs."""
+
+    def __init__(self, env, config):
+        self.env, self.config, self.known = env, config, {}
+
+    def of(self, base_url):
+        """base_url: the way from the page to the root of the site, the one variable of Material's scripts."""
+        if base_url not in self.known:
+            texts = [self._script(name, base_url) for name in SCRIPTS]
+            styles = filter(None, [self.config.extra["machine_style"]])
+            self.known[base_url] = POLICY.format(scripts=_hashes(sum(texts, [])), styles=_hashes(styles))
+        return self.known[base_url]
+
+    def _script(self, template, base_url):
+        features = self.config.theme["features"]
+        text = self.env.get_template(template).render(config=self.config, base_url=base_url, features=features)
+        return re.findall(r"<script>(.*?)</script>", text, re.S)
 
 
-def with_policy(page):
-    """The page with a policy that names every script and style inside of it. It stands before the first of them."""
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY.format(scripts=_named("script", page), styles=_named("style", page))}">'
-    return re.sub(r'(<meta charset="utf-8"\s*/?>)', rf"\g<1>{meta}", page, count=1)
-
-
-def _named(tag, page):
-    inline = re.findall(INLINE.format(tag=tag), page, re.S)
-    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
-    return "".join(f" 'sha256-{digest}'" for digest in sorted(hashes))
+def _hashes(texts):
+    digests = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts}
+    return "".join(f" 'sha256-{digest}'" for digest in sorted(digests))
 
 
 def on_post_build(*, config):
@@ -166,13 +189,13 @@ def on_post_build(*, config):
         path.unlink()  # Material's source maps are more than all the rest of the site, and no reader asks for them
     redirects.write(config.site_dir, config.site_url)
     redirects.add_to_search(Path(config.site_dir, "search", "search_index.json"), BEHIND)
-    twins.write(config.site_dir, config.site_name, config.site_description, config.site_url, config.nav)
-    feed = changes.feed(changes.load(), config.site_name, config.site_url, config.extra["machines"])
-    Path(config.site_dir, changes.FEED).write_text(feed, encoding="utf-8")
+    if not serving:  # an edit must show at once
+        config.extra["twins"].write(config.site_dir, config.site_name, config.site_description, config.nav)
 
 
 def _tell_page(config, source):
-    config.mdx_configs.setdefault("evidence.site.pages", {}).update(page=source, colab=config.extra["colab"])
+    options = config.mdx_configs.setdefault("evidence.site.pages", {})
+    options.update(page=source, colab=config.extra["colab"], repository=config.repo_url)
 
 
 def _ways_in(config, name):

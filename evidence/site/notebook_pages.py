@@ -19,6 +19,13 @@ def markdown(path, figure):
     return EXPORTER.from_filename(str(path), resources={"figure": figure})[0]
 
 
+def summary(text):
+    """What a notebook says it is about: the first paragraph under its title, to its first full stop, as plain text."""
+    said = re.search(r"^# .+\n+((?:(?!#).+\n?)+)", text, re.M)
+    first = re.match(r".+?[.:](?=\s|$)", " ".join(re.sub(r"[*`]", "", said[1]).split())) if said else None
+    return first[0] if first else ""
+
+
 def _fence(text, language="text"):
     """A code block whose fence is longer than any fence inside it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from .lint import anchors_of
+from .links import anchors_of
 from ..problems import Problem, line_of, nearest, read_text
 
 FILE, DOCS = Path("redirects.yml"), Path("docs")
@@ -79,8 +79,9 @@ def address(page):
 def write(site, site_url, path=FILE):
     """Puts the pages into the built site."""
     for old, (page, anchor, _) in load(path).items():
-        for file, up in ((Path(site, f"{old}.html"), "./"), (Path(site, old, "index.html"), "../")):
+        for file in (Path(site, f"{old}.html"), Path(site, old, "index.html")):
             if not file.exists():
+                up = "../" * (len(file.relative_to(site).parts) - 1) or "./"
                 link = f"{up}{address(page)}{anchor and '#' + anchor}"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 text = PAGE.format(link=escape(link), canonical=escape(f"{site_url or up}{address(page)}"))

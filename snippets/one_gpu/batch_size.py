@@ -14,7 +14,7 @@ data = [{"input_ids": torch.randint(1000, 30000, (128,)), "labels": row % 2} for
 arguments = TrainingArguments(
     "out", max_steps=4, save_strategy="no", use_cpu=not gpu,
     per_device_train_batch_size=64,  # where to start
-    auto_find_batch_size=True,  # a tenth smaller after every out-of-memory error
+    auto_find_batch_size=True,  # 0.9 of the last after each out-of-memory error
 )
 # --8<-- [end:arguments]
 

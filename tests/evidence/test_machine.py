@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evidence import machine, records
+from evidence import machine
 
 CPUINFO = """\
 processor\t: 0
@@ -26,7 +26,6 @@ processor\t: 1
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch):
-    monkeypatch.delenv("EVIDENCE_MACHINE", raising=False)
     monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
 
 
@@ -88,12 +87,38 @@ def test_colab_is_told_from_the_same_hardware_elsewhere(cpu, monkeypatch):
     assert cpu("Intel(R) Xeon(R)")["name"] == "colab-intel-xeon-4core"
 
 
-@pytest.mark.parametrize(
-    ("given", "name"), [("my-laptop", "my-laptop"), ("My Laptop!", "my-laptop"), ("", "intel-xeon-4core")]
-)
-def test_the_environment_may_name_the_machine_and_a_record_can_be_of_that_name(cpu, monkeypatch, given, name):
-    monkeypatch.setenv("EVIDENCE_MACHINE", given)
-    assert cpu("Intel(R) Xeon(R)")["name"] == name
+def test_two_kinds_of_one_name_have_two_fingerprints(cpu, monkeypatch):
+    one = cpu("AMD EPYC", "AuthenticAMD", "25")
+    assert cpu("AMD EPYC", "AuthenticAMD", "25")["fingerprint"] == one["fingerprint"]
+    monkeypatch.setattr(f"{__name__}.CPUINFO", CPUINFO.replace("flags", "cache size\t: 512 KB\nflags"))
+    other = cpu("AMD EPYC", "AuthenticAMD", "25")
+    assert other["name"] == one["name"] and other["fingerprint"] != one["fingerprint"]
+
+
+@pytest.mark.parametrize(("number", "name"), [("1", "epyc-zen1-4core"), ("49", "epyc-zen2-4core")])
+def test_zen_1_is_told_from_zen_2_of_the_same_family_by_its_model(cpu, monkeypatch, number, name):
+    monkeypatch.setattr(f"{__name__}.CPUINFO", CPUINFO.replace("cpu family", f"model\t\t: {number}\ncpu family"))
+    assert cpu("AMD EPYC", "AuthenticAMD", "23")["name"] == name
+
+
+def test_a_mac_is_named_by_its_chip(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    monkeypatch.setattr(machine, "_gpu", dict)
+    monkeypatch.setattr("os.cpu_count", lambda: 10)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="Apple M2 Pro\n"))
+    assert machine.describe()["name"] == "apple-m2-pro-10core"
+
+
+def test_a_machine_that_does_not_fit_its_own_name_is_refused():
+    here = machine.describe()
+    assert machine.describes(here) is None
+    assert machine.describes(here | {"name": "colab-" + here["name"] + "-0a1b"}) is None
+    assert "its name is toaster, and its hardware is called" in machine.describes(here | {"name": "toaster"})
+    assert "its label is Toaster" in machine.describes(here | {"label": "Toaster"})
 
 
 def test_a_machine_without_proc_is_still_described(monkeypatch):
@@ -107,7 +132,7 @@ def test_a_machine_without_proc_is_still_described(monkeypatch):
 
 def test_this_machine_makes_a_name_that_a_record_can_have():
     here = machine.describe()
-    assert re.fullmatch(records._NAME["pattern"], here["name"])
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", here["name"])
     assert here["memory_gib"] > 0 and here["cores"] > 0
 
 

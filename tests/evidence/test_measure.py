@@ -9,37 +9,17 @@ from evidence import measure
 
 
 def test_variants_run_in_turn_after_a_warm_up_that_does_not_count(monkeypatch):
-    monkeypatch.delenv("EVIDENCE_SECONDS")
     clock, calls = iter(range(1000)), []
-    monkeypatch.setattr(measure, "_time", lambda step: step() or next(clock))
+    monkeypatch.setattr(measure, "_time", lambda step, _: step() or next(clock))
     timings = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warmup=2)
     assert calls == ["a", "b"] * 5
     assert timings == {"a": measure.Timing((4, 6, 8)), "b": measure.Timing((5, 7, 9))}
 
 
-@pytest.mark.parametrize(("seconds", "repeats"), [("2", 1), ("3", 1), ("4", 2), ("9", 2), ("10", 3), ("100", 5)])
-def test_in_the_tests_a_measurement_ends_after_two_repeats_that_took_their_time_and_after_one_that_took_twice_that(
-    monkeypatch, seconds, repeats
-):
-    monkeypatch.setenv("EVIDENCE_SECONDS", seconds)
-    monkeypatch.setattr(measure, "_time", lambda step: step())
-    timings = measure.interleaved({"a": lambda: 1, "b": lambda: 2}, repeats=5)
-    counted = 1 + repeats  # with the warm-up
-    assert timings == {"a": measure.Timing((1,) * counted), "b": measure.Timing((2,) * counted)}
-
-
-def test_in_the_tests_a_step_that_takes_long_by_itself_is_not_repeated_and_the_others_are(monkeypatch):
-    monkeypatch.setenv("EVIDENCE_SECONDS", "6")
-    monkeypatch.setattr(measure, "_time", lambda step: step())
-    timings = measure.interleaved({"short": lambda: 1, "long": lambda: 7}, repeats=5)
-    assert timings == {"short": measure.Timing((1,) * 3), "long": measure.Timing((7,))}
-
-
-def test_in_the_tests_what_is_repeated_by_hand_runs_less_often_and_for_a_record_as_often_as_it_says(monkeypatch):
-    monkeypatch.setenv("EVIDENCE_SECONDS", "6")
-    assert (measure.rounds(5), measure.rounds(3, least=1)) == (2, 1)
-    monkeypatch.delenv("EVIDENCE_SECONDS")
-    assert (measure.rounds(5), measure.rounds(3, least=1)) == (5, 3)
+def test_the_clock_is_what_the_caller_names(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ticks = iter([0.0, 2.0, 10.0, 13.0])
+    assert measure.interleaved({"a": lambda: None}, repeats=2, warmup=0, clock=lambda: next(ticks))["a"].seconds == (2.0, 3.0)
 
 
 def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():
@@ -50,10 +30,10 @@ def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11-20: on a GPU, wall time counts")
 def test_on_a_cpu_waiting_does_not_count():
-    assert 0 <= measure._time(lambda: time.sleep(0.2)) < 0.1
+    assert 0 <= measure._time(lambda: time.sleep(0.2), None) < 0.1
 
 
-def test_on_an_accelerator_a_step_is_timed_and_its_peak_read_between_synchronisations(monkeypatch):
+def test_on_an_accelerator_a_step_is_timed_and_its_peak_read_between_synchronizations(monkeypatch):
     calls = []
     cuda = {
         "is_available": True,
@@ -64,7 +44,7 @@ def test_on_an_accelerator_a_step_is_timed_and_its_peak_read_between_synchronisa
     }
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: (calls.append(name), value)[1])
-    assert measure._time(lambda: calls.append("step")) >= 0
+    assert measure._time(lambda: calls.append("step"), None) >= 0
     assert [call for call in calls if call != "is_available"] == ["synchronize", "step", "synchronize"]
     calls.clear()
     assert measure.peak_memory(lambda: calls.append("step")) == measure.Peak(allocated=5, reserved=8)

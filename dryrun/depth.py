@@ -1,0 +1,53 @@
+"""A deep model from shallow ones: each layer adds the same bytes and FLOPs, so what a step holds lies on a line.
+
+A step has one line for each of its parts, because the peak moves with the depth: a shallow model's comes with the loss, a
+deep one's may come with the last gradients. `ranks.many_layers` uses this; `tests/dryrun/test_ranks.py` compares it with
+whole models.
+"""
+
+import copy
+
+TOLERANCE = 0.002  # of a peak
+
+
+def with_layers(config, number):
+    """The configuration of the same model with this many layers."""
+    config = copy.deepcopy(config)
+    config.num_hidden_layers = number
+    return config
+
+
+def line(low, high, layers, depth):
+    """The value at `depth`, given `low` at the first of `layers` and `high` at the last; for a dictionary, each value."""
+    if isinstance(high, dict):
+        return {key: line(low.get(key, 0), high[key], layers, depth) for key in high}
+    return round(low + (high - low) * (depth - layers[0]) / (layers[-1] - layers[0]))
+
+
+def line_of(steps, layers, depth, result):
+    """Fills `result` with the trace of a model of `depth` layers, given one `Trace` in `steps` for each of `layers`.
+
+    Where layers alternate (every second one checkpointed, some with a sliding window), `layers` and `depth` must differ by
+    whole periods. Raises ValueError if a model between the first and the last does not lie on the line.
+    """
+    first, *between, last = steps
+    for step, number in zip(between, layers[1:]):
+        if abs(step.peak / _highest(_parts(first, last, layers, number))[0] - 1) > TOLERANCE:
+            raise ValueError(f"the peaks of models of {layers} layers do not lie on one line: take deeper ones")
+    result.parts = _parts(first, last, layers, depth)
+    result.peak, result.peak_by_category = _highest(result.parts)
+    for name in ("parameters", "after_forward", "flops"):
+        setattr(result, name, line(getattr(first, name), getattr(last, name), layers, depth))
+    result.seconds = sum(step.seconds for step in steps)
+    return result
+
+
+def _parts(first, last, layers, depth):
+    return [
+        (line(peak_low, peak_high, layers, depth), line(low, high, layers, depth))
+        for (peak_low, low), (peak_high, high) in zip(first.parts, last.parts, strict=True)
+    ]
+
+
+def _highest(parts):
+    return max(parts, key=lambda part: part[0])

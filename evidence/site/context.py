@@ -1,0 +1,174 @@
+"""What one page knows while it is rendered: the records, the machines, and the way to the rest of the site."""
+
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from .. import freshness, records
+from ..problems import Problem, line_of, read_text
+from ..records import find, format_number, format_value
+from . import commits
+
+NOT_MEASURED = "not measured yet"
+NOT_APPLICABLE = "does not apply"
+FIGURES = {"value", "because", "spread", "rows"}  # what an entry says, apart from what it is about
+
+# Records come from strangers: every value that a template writes is escaped.
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def html(template, **values):
+    return TEMPLATES.get_template(template).render(**values).strip()
+
+
+class Context:
+    def __init__(self, results, page, colab="", repository=""):
+        self.page, self.colab, self.repository = page, colab, repository
+        self.records, self.known = stored(results)
+        self.codes = codes(results) if repository else {}
+        self.machines = machines(self.records)
+        self.gpus = {record.machine for found in self.records.values() for record in found if has_gpu(record)}
+        path = PurePosixPath(page)
+        depth = len(path.parts) - (1 if path.name == "index.md" else 0)
+        self.root = "../" * depth if page else ""
+        self.used = {}  # popover id -> (notebook, claim), in the order of the page
+
+    def find(self, notebook, name, collection="claims"):
+        """[(record, entry)] of a claim or a table, the newest first. Where all its records are stale, one entry without
+        figures. A name that no record has raises LookupError."""
+        try:
+            return find(self.records, notebook, name, collection)
+        except LookupError:
+            record, entry = find(self.known, notebook, name, collection)[0]
+            return [(record, {key: said for key, said in entry.items() if key not in FIGURES})]
+
+    def notebook_url(self, notebook, anchor=""):
+        return f"{self.root}notebooks/{notebook}/{anchor and '#' + anchor}"
+
+    def record_url(self, record):
+        return f"{self.root}results/{record.notebook}/{record.path.name}"
+
+    def code_url(self, record, name):
+        """The line of a claim in the notebook's script, at the commit that brought the record; None where git has none."""
+        found = self.codes.get(record.path.resolve())
+        if not found:
+            return None
+        line = found.line_of(name)
+        return f"{self.repository}/blob/{found.commit}/notebooks/{record.notebook}.py{f'#L{line}' if line else ''}"
+
+    def problem(self, what, fix, fragment):
+        """A Problem in this page, at the first line that holds `fragment`."""
+        path = Path("docs", self.page)
+        return Problem(path, what, fix, line_of(read_text(path), fragment) if path.is_file() else None)
+
+    def shown_runs(self, claims):
+        """The records whose figures a page shows until the reader has chosen a machine, in the order of their notebooks."""
+        entries = [self.find(*claim) for claim in sorted(claims)]
+        shown = [(self.each_machine(found)[""] or found[0])[0] for found in entries]
+        return list({record.path: record for record in shown}.values())
+
+    def each_machine(self, entries, where=None):
+        """{machine: its entry, or None}. Key "": what is shown until the reader has chosen a machine, which is the first
+        machine with a value. No other key where the figure is the same everywhere or there is one machine.
+
+        where: "cpu" or "gpu", for a sentence about one kind of machine, or "any". Whoever has chosen a machine of the
+        other kind, or one without a value, sees the first with a value.
+        """
+        if entries[0][1]["kind"] != "measured" or not says(entries[0]):
+            return {"": next(filter(has_value, entries), entries[0] if says(entries[0]) else None)}
+        kinds = {"cpu": False, "gpu": True}
+        asked = [name for name in self.machines if where not in kinds or (name in self.gpus) == kinds[where]]
+        on = {record.machine: (record, entry) for record, entry in entries}
+        found = {name: on.get(name) for name in asked}
+        first = next(filter(has_value, found.values()), None)
+        if len(found) < 2:
+            return {"": first}
+        others = {name: first for name in self.machines if name not in asked}
+        if where and first:
+            found = {name: entry if has_value(entry) else first for name, entry in found.items()}
+        return {"": first} | found | others
+
+    def label(self, record):
+        return self.machines.get(record.machine, record.label)
+
+
+def stored(results):
+    """({notebook: its records} as pages show them, the same with the stale ones). Read once for all pages, and again when
+    one of their files has changed."""
+    folder = Path(results)  # one key for every way to write it
+    return _stored(folder, _state(folder), _state(freshness.FOLDER, "*.py"))
+
+
+@lru_cache(maxsize=1)
+def _stored(results, files, notebooks):
+    known = records.load_all(results)
+    return freshness.fresh(known), known
+
+
+def codes(results):
+    """{path of a record: the Code behind it}."""
+    folder = Path(results).resolve()
+    return commits.codes(folder, _state(folder))
+
+
+def _state(folder, files="*.json"):
+    return tuple((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob(files)))
+
+
+def machines(found):
+    """{name: label} of every machine, in the order in which a page shows them: with a GPU, with more records, newer."""
+    kept = {}
+    for record in (record for newest_first in found.values() for record in newest_first if record.machine):
+        kept.setdefault(record.machine, []).append(record)
+    newest = {name: max(kept[name], key=lambda record: record.date) for name in sorted(kept)}
+    order = sorted(newest, key=lambda name: (has_gpu(newest[name]), len(kept[name]), newest[name].date), reverse=True)
+    return {name: newest[name].data["machine"]["label"] for name in order}
+
+
+def has_gpu(record):
+    return "gpu" in record.data.get("machine", {})
+
+
+def says(entry):
+    """Whether a record says something of it: a figure, or why there is none."""
+    return bool(entry[1].keys() & FIGURES)
+
+
+def has_value(entry):
+    return entry is not None and bool(entry[1].keys() & {"value", "rows"})
+
+
+def shown_value(entry):
+    """(number, unit) as a sentence shows an entry that `each_machine` has found."""
+    if entry is None or not says(entry):
+        return NOT_MEASURED, ""
+    if "value" not in entry[1]:
+        return NOT_APPLICABLE, ""
+    number = format_number(entry[1]["value"])
+    return number, format_value(entry[1]["value"], entry[1]["unit"])[len(number) :]
+
+
+def alternatives(choices):
+    """{what is shown: names of the machines that show it}, the first first."""
+    shown = {}
+    for name, what in choices.items():
+        shown.setdefault(what, []).append(name)
+    return shown
+
+
+def versions(record):
+    software = record.data["software"]
+    return ", ".join(f"{name} {software[name]}" for name in ("torch", "transformers") if name in software)
+
+
+def rows_of(context, notebook, name):
+    """The entries of a claim that differ by machine; one, where the figure is the same on all."""
+    entries = context.find(notebook, name)
+    return entries if entries[0][1]["kind"] == "measured" else entries[:1]

@@ -1,0 +1,212 @@
+"""Fenced blocks that render records: `table`, `chart`, `ledger` and `machines`."""
+
+from functools import wraps
+
+import yaml
+from markupsafe import Markup
+from pymdownx.superfences import SuperFencesException
+
+from ..problems import nearest
+from ..records import format_number, format_value
+from . import charts
+from .context import NOT_APPLICABLE, NOT_MEASURED, alternatives, html, rows_of, versions
+
+MARKS = charts.MARKS
+BLOCK_KEYS = {
+    "table": "notebook:name",
+    "mark": f"one of {', '.join(MARKS)}",
+    "x": "a column",
+    "y": "a column, or several of one unit",
+    "title": "what the chart shows",
+    "description": "which is read to those who do not see the chart",
+}
+BLOCKS = {
+    "table": (["table"], ["table", "columns"]),
+    "chart": (list(BLOCK_KEYS), [*BLOCK_KEYS, "log"]),
+}  # needed, known
+
+
+def _fence(render):
+    """A block that can't be rendered stops the build: after any other error SuperFences would show it as code."""
+
+    @wraps(render)
+    def fence(source, language, css_class, options, md, **kwargs):
+        try:
+            return render(source, md.evidence)
+        except Exception as error:
+            first = source.strip().split("\n")[0] or language
+            fix = "correct the block; `make check` names the line"
+            raise SuperFencesException(md.evidence.problem(f"{language}: {error}", fix, first)) from error
+
+    return fence
+
+
+@_fence
+def table_fence(source, context):
+    """```table: `table: notebook:name`, and where wanted `columns: [...]` of it."""
+    asked = _asked(source, "table")
+    return _on_each_machine(context, asked["table"], lambda record, table: _table(context, asked, record, table))
+
+
+def _table(context, asked, record, table):
+    keys = asked.get("columns") or list(table["columns"])
+    return _figures(context, record, table, asked["table"], keys)
+
+
+@_fence
+def chart_fence(source, context):
+    """```chart: `table`, `mark` (line, bar, area), `x`, `y` (one column or several of one unit), `title`, `description`
+    (the text alternative), and where wanted `log: [x, y]`. Drawn as SVG at build time; its colors are CSS variables."""
+    asked = _asked(source, "table", "mark", "x", "y", "title", "description")
+    return _on_each_machine(context, asked["table"], lambda record, table: _chart(context, asked, record, table))
+
+
+def _chart(context, asked, record, table):
+    series = asked["y"] if isinstance(asked["y"], list) else [asked["y"]]
+    _known([asked["x"], *series], table, asked["table"])
+    if asked["mark"] not in MARKS:
+        raise ValueError(f"there is no mark {asked['mark']}{nearest(str(asked['mark']), MARKS)}: {', '.join(MARKS)}")
+    labels = {key: table["columns"][key].rsplit(", ", 1) for key in series}
+    units = {label[-1] for label in labels.values()}
+    if len(units) > 1:
+        raise ValueError(f"chart of {asked['table']}: one axis, but the units {', '.join(sorted(units))}")
+    columns = dict(zip(table["columns"], zip(*table["rows"])))
+    points = {
+        labels[key][0]: [(x, y) for x, y in zip(columns[asked["x"]], columns[key]) if y is not None] for key in series
+    }
+    x_title, log = table["columns"][asked["x"]], asked.get("log", [])
+    drawing = charts.draw(points, asked["mark"], x_title, units.pop(), log, asked["description"])
+    chart = {"title": asked["title"], "drawing": Markup(drawing)}
+    return _figures(context, record, table, asked["table"], [asked["x"], *series], chart)
+
+
+@_fence
+def ledger_fence(source, context):
+    """```ledger: every claim of every notebook, with the newest record of each machine."""
+    kept = [notebook for notebook, records in context.records.items() if records]
+    return html("ledger.html", notebooks=[_in_ledger(context, notebook) for notebook in kept])
+
+
+def _in_ledger(context, notebook):
+    names = dict.fromkeys(name for record in context.records[notebook] for name in record.data["claims"])
+    claims = [_ledger_row(context, notebook, name) for name in names]
+    return {"name": notebook, "url": context.notebook_url(notebook), "claims": claims}
+
+
+def _ledger_row(context, notebook, name):
+    rows = rows_of(context, notebook, name)
+    claim = rows[0][1]
+    runs = [
+        {
+            "record": context.record_url(record),
+            "machine": context.label(record),
+            "versions": versions(record),
+            "date": record.date,
+        }
+        for record, _ in rows
+        if claim["kind"] != "cited"  # a cited figure was measured on no machine of ours
+    ]
+    return {
+        "name": name,
+        "cell": context.notebook_url(notebook, f"claim-{name}"),
+        "sentence": claim["sentence"],
+        "shown": [_ledger_value(entry) for _, entry in rows],
+        "kind": claim["kind"],
+        "runs": runs,
+        "source": claim.get("source"),
+    }
+
+
+def _ledger_value(entry):
+    if "value" in entry:
+        return format_value(entry["value"], entry["unit"])
+    return f"{NOT_APPLICABLE}: {entry['because']}"
+
+
+@_fence
+def machines_fence(source, context):
+    """```machines: every machine that a record comes from, in the order in which pages show them."""
+    newest = {}
+    for record in (record for found in context.records.values() for record in found if record.machine):
+        if record.machine not in newest or record.date > newest[record.machine].date:
+            newest[record.machine] = record
+    head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
+    rows = [_machine(name, newest[name]) for name in context.machines]
+    columns = _columns(head, rows)
+    return html("rows.html", kind="machines", columns=columns, rows=_cells(rows, "–"), of=None, chart=None)
+
+
+def _machine(name, record):
+    here = record.data["machine"]
+    memory, of_gpu = here.get("memory_gib"), here.get("gpu_memory_gib")
+    return [name, here["label"], of_gpu, here["cores"], memory, versions(record), record.date]
+
+
+def _on_each_machine(context, name, render):
+    """A table of a record, or what is drawn from it, for every machine."""
+    notebook, _, table = name.partition(":")
+    choices = context.each_machine(context.find(notebook, table, "tables"))
+    missing = Markup('<p class="evidence-caption">{} on this machine: {}.</p>').format(NOT_MEASURED.capitalize(), name)
+    shown = alternatives({machine: render(*entry) if entry else missing for machine, entry in choices.items()})
+    if len(shown) == 1:
+        return next(iter(shown))
+    return html(
+        "choices.html",
+        choices=[(Markup(what), " ".join(filter(None, machines))) for what, machines in shown.items()],
+    )
+
+
+def _figures(context, record, table, name, keys, chart=None):
+    """A table of a record with its caption; with a chart, folded under it."""
+    _known(keys, table, name)
+    places = [list(table["columns"]).index(key) for key in keys]
+    rows = [[row[place] for place in places] for row in table["rows"]]
+    columns = _columns([table["columns"][key] for key in keys], rows)
+    of = _caption(context, record, table, name)
+    return html("rows.html", kind="", columns=columns, rows=_cells(rows), of=of, chart=chart)
+
+
+def _columns(headers, rows):
+    """The heading of each column. Behind the last comma of a column of numbers stands its unit."""
+    numeric = [all(value is None or isinstance(value, (int, float)) for value in column) for column in zip(*rows)]
+    split = [header.rpartition(", ") if right else ("", "", header) for header, right in zip(headers, numeric)]
+    return [
+        {"name": name or unit, "unit": unit if name else "", "numeric": right}
+        for (name, _, unit), right in zip(split, numeric)
+    ]
+
+
+def _cells(rows, missing=NOT_MEASURED):
+    return [[missing if value is None else format_number(value) for value in row] for row in rows]
+
+
+def _caption(context, record, table, name):
+    notebook, _, key = name.partition(":")
+    cited = table["kind"] == "cited"
+    return {
+        "kind": table["kind"],
+        "machine": context.label(record) if table["kind"] == "measured" else "",
+        "title": table["title"],
+        "versions": "" if cited else versions(record),
+        "date": record.date,
+        "source": table.get("source"),
+        "cell": context.notebook_url(notebook, f"table-{key}"),
+        "record": context.record_url(record),
+    }
+
+
+def _asked(source, *needed):
+    asked = yaml.safe_load(source)
+    if not isinstance(asked, dict):
+        raise ValueError(f"this block needs {', '.join(needed)}: {source.strip()[:80]!r}")
+    if missing := [key for key in needed if key not in asked]:
+        raise ValueError(f"this block lacks {missing[0]!r}")
+    return asked
+
+
+def _known(keys, table, name):
+    for key in keys:
+        if key not in table["columns"]:
+            raise LookupError(
+                f"table {name} has no column {key!r}{nearest(key, table['columns'])}: {', '.join(table['columns'])}"
+            )

@@ -1,0 +1,96 @@
+"""Links of the pages to pages, notebooks and anchors of ours; the anchors of sections; the pages and notebooks in `nav`."""
+
+import os
+import re
+from pathlib import Path
+
+import yaml
+from markdown.extensions.toc import slugify
+
+from ..problems import Problem, line_of, nearest, read_text, shown
+from .prose import INLINE_CODE, blocks, paragraphs, without
+
+TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
+LINK = re.compile(rf"(?<!!)\[[^\]]*\]\(\s*{TARGET}\)|^[^\S\n]*\[(?!\^)[^\]]+\]:[^\S\n]*(?=\S){TARGET}$", re.M)
+ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
+SECTION = re.compile(r"^#{2,3}\s+(.+)")
+MKDOCS = Path("mkdocs.yml")
+
+
+def anchors_of(page):
+    """The ids that a page gives its headings and blocks."""
+    return [name for block in blocks(read_text(page)) if block.language is None for name in ANCHOR.findall(block.text)]
+
+
+def check(path, block, docs):
+    """Links that lead nowhere, from one block of prose."""
+    for line, target, anchor in targets(block.text):
+        number = block.line + line
+        file = path.parent / target if target else path
+        if file.suffix == ".ipynb":  # the notebooks stand beside docs/, and their pages below it
+            file = docs.parent / os.path.relpath(file, docs)
+        if not file.exists():
+            known = [os.path.relpath(other, path.parent) for other in docs.rglob("*.md")]
+            yield Problem(path, f"there is no {target}{nearest(target, known)}", "correct the link", number)
+        elif anchor and file.suffix == ".md":
+            anchors = anchors_of(file)
+            if anchor not in anchors:
+                what = f"{shown(file)} has no anchor #{anchor}{nearest(anchor, anchors)}"
+                yield Problem(path, what, f"correct it, or give a heading there {{ #{anchor} }}", number)
+
+
+def targets(text):
+    """(lines before it, target, anchor) of every link into our own site."""
+    for line, paragraph in paragraphs(text):
+        without_code = without(INLINE_CODE, paragraph)
+        for match in LINK.finditer(without_code):
+            yield line + without_code.count("\n", 0, match.start()), match[1] or match[3], match[2] or match[4]
+
+
+def check_sections(path, block):
+    """A section is linked from elsewhere: its anchor must outlive its words, so it is written and not made from them."""
+    for number, line in enumerate(block.lines, block.line):
+        section = SECTION.match(line)
+        if section and not ANCHOR.search(line) and "[[" not in line:
+            what = f"this section has no written anchor: {section[1].strip()}"
+            yield Problem(path, what, f"end the line with {{ #{slugify(section[1], '-')} }}", number)
+
+
+def check_nav(docs, notebooks=Path("notebooks"), path=MKDOCS):
+    """Pages and notebooks that `nav` lacks, and entries of `nav` that lead to no file."""
+    if not Path(path).is_file():
+        return
+    text = read_text(path)
+    try:
+        entries = list(_entries(yaml.load(text, _AnyTag).get("nav")))
+    except (yaml.YAMLError, AttributeError) as error:
+        yield Problem(path, f"not YAML with a nav ({getattr(error, 'problem', error)})", "write it as `nav:` with a list")
+        return
+    pages = {file.relative_to(docs).as_posix(): file for file in Path(docs).rglob("*.md")}
+    pages |= {f"notebooks/{file.stem}.ipynb": file for file in Path(notebooks).glob("*.py")}
+    for entry in entries:
+        if entry not in pages and ":" not in entry:
+            what = f"nav leads to {entry}, which is not there{nearest(entry, set(pages) - set(entries))}"
+            yield Problem(path, what, "correct the line, or take it out", line_of(text, entry))
+        elif entries.count(entry) > 1:
+            yield Problem(path, f"nav holds {entry} twice", "take one out", line_of(text, entry, 2))
+    for entry, file in pages.items():
+        if entry not in entries:
+            what = f"nav lacks this {'notebook' if entry.endswith('.ipynb') else 'page'}"
+            yield Problem(file, what, f"add a line `- Its title: {entry}` to nav in {path}")
+
+
+def _entries(nav):
+    for entry in nav if isinstance(nav, list) else [nav]:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, dict):
+            for value in entry.values():
+                yield from _entries(value)
+
+
+class _AnyTag(yaml.SafeLoader):
+    """MkDocs' configuration names Python functions by tags, which are no matter here."""
+
+
+_AnyTag.add_multi_constructor("", lambda loader, suffix, node: None)

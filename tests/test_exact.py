@@ -1,0 +1,17 @@
+"""What is the same on every machine is computed again: each notebook runs without the cells that measure, and every figure
+that it derives, traces or cites must be the one of results/<notebook>/exact.json."""
+
+import pytest
+
+from evidence import notebooks, records
+
+NAMES = [name for name in notebooks.names() if (records.RESULTS / name / f"{records.ANY_MACHINE}.json").exists()]
+
+
+def test_there_is_something_to_compute_again():
+    assert len(NAMES) >= 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_derived_traced_and_cited_comes_out_as_recorded(name):
+    assert notebooks.recompute(name, say=lambda text: None) > 0

@@ -1,0 +1,253 @@
+"""Every file of snippets/ is accounted for, and each call in a program is one that the installed libraries know.
+
+That a program runs is tested beside the sentences of its page, in tests/pages/.
+"""
+
+import ast
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from programs import ROOT, SNIPPETS
+from transformers import TrainingArguments
+
+from evidence.problems import nearest
+
+FILES = sorted(path for path in SNIPPETS.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+PYTHON = [path for path in FILES if path.suffix == ".py"]
+SHELL = [path for path in FILES if path.suffix in (".sh", ".sbatch")]
+DATA = [path for path in FILES if path.suffix in (".json", ".yaml")]
+TESTS = sorted((ROOT / "tests" / "pages").glob("test_*.py"))
+
+# Files that no test runs or reads, and why. The calls of the programs are checked all the same, see below.
+GPU = "needs a GPU"
+NOT_TESTED = {
+    "adapters_and_offload/zero_offload.py": GPU,
+    "attention_and_loss/flash.py": GPU,
+    "attention_and_loss/liger.py": GPU,
+    "contribute/include.txt": "shows how a page includes a program",
+    "contribute/notes.txt": "shows how a page cites a note",
+    "contribute/redirects.txt": "shows a line of redirects.yml",
+    "contribute/use.txt": "shows how a page shows a figure",
+    "contribute/record.sh": "records measurements: minutes to hours",
+    "contribute/record_here.sh": "installs packages and records measurements",
+    "contribute/two_commands.sh": "serves the site, and starts these very tests",
+    "cpu_inference/ask.sh": "asks a server that serves a model of the Hub",
+    "cpu_inference/instances.sh": "needs 16 cores and a server that the reader writes",
+    "cpu_inference/llama_cpp.sh": "needs llama.cpp",
+    "cpu_inference/numa.sh": "needs two NUMA nodes",
+    "cpu_inference/optimum_onnx.sh": "installs packages; the program that it starts is run",
+    "cpu_inference/serve.sh": "installs packages and serves a model of the Hub",
+    "data_parallel/errors/watchdog.txt": "NCCL's, needs two GPUs",
+    "launching/errors/nccl_info.txt": "NCCL's, needs two GPUs",
+    "launching/errors/watchdog.txt": "NCCL's, needs two GPUs",
+    "own_loop/container.sh": "needs Docker and a GPU",
+}
+
+# What the type checker reports, although the program is right: file, words of the report, why.
+KNOWN = [
+    ("adapters_and_offload/mixture_of_experts.py", "`head_dim`", "a configuration keeps keywords that it does not declare"),
+    ("model_parallelism/experts_transformers.py", "`head_dim`", "the same"),
+    ("model_parallelism/context_parallel.py", "`attn_implementation`", "the base of all configurations takes it"),
+    ("model_parallelism/ring_attention.py", "`attn_implementation`", "the same"),
+    ("model_parallelism/ulysses.py", "`attn_implementation`", "the same"),
+    ("sharding/load_sharded.py", "`to_local`", "the parameters of a sharded model are DTensors"),
+    ("cpu_inference/int8.py", "`quantize_dynamic` is deprecated", "the page says so"),
+    ("cpu_inference/optimum_intel.py", "`optimum.intel`", "has an environment apart, where the program is run"),
+    ("cpu_inference/optimum_onnx.py", "`optimum.onnxruntime`", "the same"),
+    ("launching/ray_train.py", "`ray.train`", "Ray is not among the tests' packages"),
+    ("launching/ray_train.py", "`ray.train.torch`", "the same"),
+    ("launching/ray_train.py", "`train`", "the program of that name lies beside it"),
+]
+RULES = """unknown-argument missing-argument too-many-positional-arguments parameter-already-assigned no-matching-overload
+missing-attribute import-not-found unresolved-reference deprecated""".split()
+
+
+def name_of(path):
+    return path.relative_to(SNIPPETS).as_posix()
+
+
+# Every file
+
+
+def strings(node):
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def runs(source):
+    """The strings in those functions of a test file, decorators included, that call `run`, and in the lists that they name."""
+    module = ast.parse(source)
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+    lists = {target.id: strings(node.value) for node in module.body if isinstance(node, ast.Assign)
+             for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
+    runners, found = {"run"}, set()
+    for _ in functions:  # a function that calls one of these is one of these
+        runners |= {function.name for function in functions if names(function) & runners}
+    for function in functions:
+        if names(function) & runners:
+            found |= strings(function).union(*(lists.get(name, set()) for name in names(function)))
+    return found
+
+
+def names(function):
+    """What a function refers to: its fixtures, too."""
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} | {each.arg for each in function.args.args}
+
+
+def unaccounted(names, tested, not_tested):
+    """What is wrong between the files, those that tests run or read, and the list of those that no test does."""
+    for name in names:
+        if name in tested and name in not_tested:
+            yield f"snippets/{name}: a test runs or reads it. Fix: take it out of NOT_TESTED in tests/test_snippets.py"
+        if name not in tested and name not in not_tested:
+            how = f"call run({name!r}), the name in full," if name.endswith((".py", ".sh", ".sbatch")) else "read it"
+            yield f"snippets/{name}: no test runs or reads it. Fix: {how} in the test of its page"
+    for name in sorted(not_tested.keys() - set(names)):
+        yield f"tests/test_snippets.py: NOT_TESTED names {name}, which is no file{nearest(name, names)}. Fix: take it out"
+
+
+def read_by_tests(path):
+    """Does the test of its page name this message or configuration?"""
+    test = ROOT / "tests" / "pages" / f"test_{path.relative_to(SNIPPETS).parts[0]}.py"
+    return bool(strings(ast.parse(test.read_text())) & {path.stem, path.name, name_of(path)})
+
+
+def fail_with(problems):
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def test_every_file_is_run_or_read_by_a_test_or_listed_with_the_reason_why_not():
+    tested = set().union(*(runs(path.read_text()) for path in TESTS))
+    tested |= {name_of(path) for path in FILES if path not in PYTHON + SHELL and read_by_tests(path)}
+    fail_with([*unaccounted([name_of(path) for path in FILES], tested, NOT_TESTED)])
+
+
+@pytest.mark.parametrize(
+    "names, tested, not_tested, words",
+    [
+        (["a/x.py"], set(), {}, "no test runs or reads it"),
+        (["a/x.py"], {"a/x.py"}, {"a/x.py": GPU}, "a test runs or reads it"),
+        (["a/x.py"], {"a/x.py"}, {"a/gone.py": GPU}, "which is no file (did you mean a/x.py?)"),
+    ],
+)
+def test_a_file_that_is_forgotten_and_an_entry_that_is_stale_are_named(names, tested, not_tested, words):
+    (problem,) = unaccounted(names, tested, not_tested)
+    assert words in problem
+
+
+def test_a_name_counts_as_run_only_in_a_function_that_runs_it():
+    source = 'NAMES = ["a/x.py"]\ndef test_one(name):\n    run("a/y.py")\ndef test_two():\n    assert "a/z.py"\n'
+    assert runs(source) == {"a/y.py"}
+    assert runs(f'{source}@parametrize("name", NAMES)\ndef test_three(name):\n    run(name)\n') >= {"a/x.py", "a/y.py"}
+
+
+# Calls, attributes and imports that the installed libraries do not know
+
+
+def type_errors(folder):
+    """[(file, line, report)] of the type checker, by the rules above, for the programs below `folder`."""
+    options = ["--ignore", "all", *(word for rule in RULES for word in ("--error", rule))]
+    checker = Path(sys.executable).with_name("ty")
+    command = [checker, "check", *options, "--python", sys.prefix, "--output-format", "concise", "--no-progress", "."]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+    assert said.returncode in (0, 1), said.stderr
+    found = re.findall(r"^(\S+\.py):(\d+):\d+: error\[\S+\] (.*)$", said.stdout, re.M)
+    assert bool(found) == bool(said.returncode), said.stdout
+    return [(file, int(line), report) for file, line, report in found]
+
+
+def test_every_call_and_attribute_of_the_programs_exists_in_the_installed_libraries():
+    found = type_errors(SNIPPETS)
+    known = [(file, words) for file, words, _ in KNOWN]
+    new = [
+        f"snippets/{file}:{line}: {report}. Fix: correct it, or list it in KNOWN in tests/test_snippets.py with the reason"
+        for file, line, report in found
+        if not any(file == known_file and words in report for known_file, words in known)
+    ]
+    stale = [
+        f"tests/test_snippets.py: KNOWN lists {words} in {file}, which is no longer reported. Fix: take it out"
+        for file, words in known
+        if not any(file == found_file and words in report for found_file, _, report in found)
+    ]
+    fail_with(new + stale)
+
+
+def test_a_misspelt_argument_method_and_import_is_found_with_file_and_line(tmp_path):
+    (tmp_path / "wrong.py").write_text(
+        "import torch\n"
+        "from transformers import Trainer, TrainingArguments\n"
+        'arguments = TrainingArguments("out", max_step=4)\n'
+        "Trainer(model=None, args=arguments, traindataset=[]).train()\n"
+        "torch.cuda.max_memory_alocated()\n"
+        "from torch.distribted import get_rank\n"
+    )
+    assert [(file, line) for file, line, _ in type_errors(tmp_path)] == [("wrong.py", line) for line in (3, 4, 5, 6)]
+
+
+def renamed_arguments():
+    """{old name: new name} of the arguments of TrainingArguments that transformers is giving up."""
+    helps = {field.name: field.metadata.get("help", "") for field in dataclasses.fields(TrainingArguments)}
+    found = {name: re.match(r"Deprecated alias of `(\w+)`", text) for name, text in helps.items()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_no_program_uses_an_argument_that_transformers_is_giving_up(path):
+    renamed = renamed_arguments()
+    assert "gradient_checkpointing" in renamed
+    old = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword) and node.arg in renamed]
+    fail_with([f"snippets/{name_of(path)}:{node.lineno}: {node.arg} is now {renamed[node.arg]}" for node in old])
+
+
+# Shell, JSON and YAML
+
+
+@pytest.mark.parametrize("path", SHELL, ids=name_of)
+def test_every_shell_program_is_valid_shell(path):
+    said = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.parametrize("path", DATA, ids=name_of)
+def test_every_configuration_is_valid_and_names_no_key_twice(path):
+    def once(pairs):
+        keys = [key for key, _ in pairs]
+        assert len(keys) == len(set(keys)), f"snippets/{name_of(path)}: a key stands twice in {keys}"
+        return dict(pairs)
+
+    def refused(constant):
+        raise ValueError(f"snippets/{name_of(path)}: {constant} is not JSON")
+
+    if path.suffix == ".json":
+        assert json.loads(path.read_text(), object_pairs_hook=once, parse_constant=refused)
+    else:
+        loader = yaml.SafeLoader(path.read_text())
+        node = loader.get_single_node()
+        for each in mappings(node):
+            once([(key.value, None) for key, _ in each.value])
+        assert loader.construct_document(node)
+
+
+def mappings(node):
+    if isinstance(node, yaml.MappingNode):
+        yield node
+    for child in node.value if isinstance(node.value, list) else ():
+        for part in child if isinstance(child, tuple) else (child,):
+            yield from mappings(part)
+
+
+# Length
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_every_program_is_short_and_narrow_enough_to_read(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 95, f"snippets/{name_of(path)}: {len(lines)} lines"
+    wide = [number for number, line in enumerate(lines, 1) if len(line) > 130]
+    fail_with([f"snippets/{name_of(path)}:{number}: more than 130 columns. Fix: break the line" for number in wide])
