@@ -65,8 +65,8 @@ audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessib
 	@$(BIN)/python -m evidence audit --runs $(LIGHTHOUSE_RUNS) $(PAGES)
 
 # One at a time: they measure.
-notebooks: $(TEST) $(OWN) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
-	@$(BIN)/python -m pytest -v --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
+notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
+	@$(RUNNER) -m pytest -v --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)

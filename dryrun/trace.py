@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_leaves
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .gpu_operators import UNMASKED_SDPA, GpuOperators
 from .tracker import Tracker
@@ -175,13 +174,7 @@ def language_batch(model, batch_size, sequence_length):
 
 def checkpoint_layers(model, every_n_layers):
     """Switches activation checkpointing on in every n-th layer."""
-    if hasattr(model, "activation_checkpointing_enable"):
-        model.activation_checkpointing_enable(every_n_layers=every_n_layers)
-    else:  # transformers up to 5.17
-        model.gradient_checkpointing_enable()
-        layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-        for number, layer in enumerate(layers):
-            layer.gradient_checkpointing = number % every_n_layers == 0
+    model.activation_checkpointing_enable(every_n_layers=every_n_layers)
 
 
 def create_state(model, optimizer):

@@ -82,13 +82,25 @@ def add_addresses(asked):
 
 
 def record(asked):
-    for name in _runnable(asked):
-        notebooks.record(name, say=_say)
+    return _each(notebooks.record, asked)
 
 
 def verify(asked):
-    for name in _runnable(asked):
-        notebooks.verify(name, say=_say)
+    return _each(notebooks.verify, asked)
+
+
+def _each(run, asked):
+    """Runs every notebook asked for. One that fails is named, and does not cost the hours of the others."""
+    failed = []
+    for name in list(_runnable(asked)):
+        try:
+            run(name, say=_say)
+        except Problem as problem:
+            failed.append(problem)
+            print(problem, file=sys.stderr, flush=True)
+    if len(failed) > 1:
+        print("\n".join(["These failed:", *map(str, failed)]), file=sys.stderr)
+    return bool(failed)
 
 
 def audit(asked):

@@ -90,7 +90,7 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         data["because"] = because
         _compare("claims", name, data)
         _leave("claim", name, data)
-        return None
+        return
     try:
         value = float(value)
     except (TypeError, ValueError):
@@ -104,7 +104,6 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         raise ClaimError(f"claim {name}: {wrong}")
     _compare("claims", name, data)
     _leave("claim", name, data)
-    return value
 
 
 def table(name, title, columns, rows, *, kind, source=None):

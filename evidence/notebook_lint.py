@@ -23,7 +23,9 @@ FAR = 100  # times from the stored value: nothing reaches such a bound
 # Notebooks with cells that are longer or wider. No new ones: each is taken out when its cells are short.
 LONG_CELLS_ALLOWED = set()
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-DIFFERENCE = re.compile(r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I)  # zero is best
+DIFFERENCE = re.compile(
+    r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I
+)  # zero is best
 
 
 @dataclass
@@ -57,7 +59,9 @@ class Cell:
 
     @cached_property
     def used(self):
-        return _globals(self.scope) | {symbol.get_name() for symbol in self.scope.get_symbols() if symbol.is_referenced()}
+        return _globals(self.scope) | {
+            symbol.get_name() for symbol in self.scope.get_symbols() if symbol.is_referenced()
+        }
 
     @cached_property
     def functions(self):
@@ -199,7 +203,7 @@ def _start(path, name, cells):
     nodes = [(cell, node) for cell in cells for node in ast.walk(cell.tree)]
     starts = [(c, n) for c, n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", None) == "start"]
     if not starts:
-        yield Problem(path, "the notebook opens no run", f'call start("{name}") in a cell before the first claim')
+        yield Problem(path, "the notebook opens no run", f'call start("{name}") in a cell before the first claim', 1)
     for cell, node in starts:
         given = text_of(node.args[0]) if node.args else None
         if given is not None and given != name:
@@ -257,7 +261,9 @@ def _call(path, call):
     def problem(what, fix):
         return Problem(path, f"{call.what} {call.name}: {what}", fix, call.line)
 
-    for kind in sorted(map(str, call.kinds - set(KINDS) if isinstance(call.arguments.get("kind"), ast.Constant) else ())):
+    for kind in sorted(
+        map(str, call.kinds - set(KINDS) if isinstance(call.arguments.get("kind"), ast.Constant) else ())
+    ):
         yield problem(f"there is no kind {kind!r}{nearest(kind, KINDS)}", f"take one of {', '.join(KINDS)}")
     if "kind" not in call.arguments and not call.passes_on:
         yield problem("it has no kind", f"say kind=, one of {', '.join(KINDS)}")
@@ -391,7 +397,9 @@ def _unbreakable(path, name, calls, results):
         for key, claim in records.load(place).data["claims"].items():
             if wrong := too_far(claim):
                 where = (path, lines[key]) if key in lines else (place, line_of(read_text(place), f'"{key}"'))
-                yield Problem(where[0], f"claim {key}: {wrong}", "give a bound that a wrong value would break", where[1])
+                yield Problem(
+                    where[0], f"claim {key}: {wrong}", "give a bound that a wrong value would break", where[1]
+                )
 
 
 def too_far(claim):

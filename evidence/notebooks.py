@@ -18,7 +18,7 @@ import jsonschema
 import jupytext
 import nbformat
 
-from . import freshness, records
+from . import contributed, freshness, records
 from .claims import MIME
 from .problems import Problem, line_of, nearest, read_text, shown
 
@@ -189,7 +189,7 @@ def _name_apart(made, notebook, results):
         known = [json.loads(read_text(path)) for path in Path(results).glob(f"*/{here['name']}.json")] if here else []
         if any(other["machine"].get("fingerprint") != here["fingerprint"] for other in known):
             here["name"] += f"-{here['fingerprint'][:4]}"
-            for *_, kind, key, data, output in _left_behind(notebook):
+            for _, _, kind, _, _, output in _left_behind(notebook):
                 if kind == "start":
                     output[MIME["start"]]["machine"]["name"] = here["name"]
 
@@ -334,7 +334,7 @@ def strays(results=records.RESULTS):
 
 def line_of_cell(path, number):
     """The line in a .py or .ipynb where the cell begins: under its `# %%`, or at its type. None where there is none."""
-    mark = r"# %%" if Path(path).suffix == ".py" else r'\s*"cell_type":'
+    mark = r"# %%(\s|$)" if Path(path).suffix == ".py" else r'\s*"cell_type":'
     marks = [line for line, text in enumerate(_text(path).splitlines(), 1) if re.match(mark, text)]
     return marks[number - 1] + (Path(path).suffix == ".py") if 0 < number <= len(marks) else None
 
@@ -357,6 +357,7 @@ def check(name, results=records.RESULTS):
             *_pair_problems(source_path, path, source, notebook, again),
             *_output_problems(path, notebook, again),
             *_record_problems(name, path, notebook, results, again),
+            *_contributed_problems(name, source, notebook, results),
         ]
     except Problem as problem:
         return [problem]
@@ -433,6 +434,21 @@ def _record_problems(name, path, notebook, results, again):
             continue
         kept = records.load(place).data
         yield from _parts_differ(path, place, part, kept, again)
+
+
+def _contributed_problems(name, source, notebook, results):
+    """The records of other machines than the one that executed the .ipynb."""
+    path = FOLDER / f"{name}.py"
+    try:
+        made = [part for part in harvest(notebook, path) if "machine" in part]
+    except Problem:
+        return  # is a problem of its own
+    here = {part["machine"]["name"] for part in made}
+    expected = made[0] if made else {"claims": {}, "tables": {}}
+    for place in sorted((Path(results) / name).glob("*.json")):
+        record = records.load(place)
+        if record.machine and record.machine not in here and not freshness.stale(record):
+            yield from contributed.problems(record, expected, source, path)
 
 
 def _parts_differ(path, place, made, stored, again):

@@ -14,17 +14,20 @@
 # %% [markdown]
 # # Training on a CPU
 #
-# **Which settings make a training step on this CPU faster or smaller, and how long would a whole run take?**
+# **Which settings make a training step on this CPU faster or smaller, and how long would
+# a whole run take?**
 #
-# The steps are those of real models: BERT-base on sentences, and a decoder of the shape of SmolLM2-135M. Weights are
-# random, because neither time nor memory depends on their values.
+# The steps are those of real models: BERT-base on sentences, and a decoder of the shape
+# of SmolLM2-135M. Weights are random, because neither time nor memory depends on their
+# values.
 #
-# Expect one large gain, bf16, on a CPU that multiplies 16-bit numbers in hardware, and a large loss on one that does
-# not. Expect everything else to trade time for memory.
+# Expect one large gain, bf16, on a CPU that multiplies 16-bit numbers in hardware, and a
+# large loss on one that does not. Expect everything else to trade time for memory.
 #
-# Where nothing else is said, a time is CPU time on one thread: other programs on the machine change it little, and it
-# shows what the work costs. Variants run in turn, and the fastest repeat counts, because a disturbance only makes a
-# step slower. A GPU, where there is one, stays out of it.
+# Where nothing else is said, a time is CPU time on one thread: other programs on the
+# machine change it little, and it shows what the work costs. Variants run in turn, and
+# the fastest repeat counts, because a disturbance only makes a step slower. A GPU, where
+# there is one, stays out of it.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -49,8 +52,9 @@ if needs:
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
 
 # %% [markdown]
-# Programs and the compiler's cache go into a temporary folder. The cache starts empty, so that the time to compile
-# is the whole time. The compiler runs as a direct child of this process, where its CPU time can be read.
+# Programs and the compiler's cache go into a temporary folder. The cache starts empty, so
+# that the time to compile is the whole time. The compiler runs as a direct child of this
+# process, where its CPU time can be read.
 
 # %%
 import logging
@@ -69,6 +73,7 @@ import copy
 import gc
 import resource
 import shutil
+import time
 from ctypes.util import find_library
 from dataclasses import dataclass
 
@@ -95,8 +100,10 @@ start("cpu_training", packages=("peft", "bitsandbytes"))
 # %% [markdown]
 # ## What this CPU has
 #
-# Three instruction sets multiply matrices of 16-bit numbers: AMX (Intel), AVX512-BF16 (Intel and AMD) and the BF16
-# extension of Arm. Without one of them, bf16 is emulated.
+# Three instruction sets multiply matrices of 16-bit numbers: AMX (Intel), AVX512-BF16
+# (Intel and AMD) and the BF16 extension of Arm. Without one of them, bf16 is emulated. A
+# cloud may hide an instruction set, or give you another CPU tomorrow, so a program should
+# look before it chooses a precision.
 
 # %%
 FEATURES = set(describe()["cpu_features"])
@@ -110,14 +117,15 @@ print(f"{CORES} cores; PyTorch uses vector instructions up to {torch.backends.cp
 # %% [markdown]
 # ## How long would it take? The work in FLOPs
 #
-# A parameter multiplies one number per token in the forward pass, and two in the backward pass: one for the gradient
-# of the weights, one for the gradient of the activations. A multiplication and an addition are 2 FLOPs, so a training
-# costs
+# A parameter multiplies one number per token in the forward pass, and two in the backward
+# pass: one for the gradient of the weights, one for the gradient of the activations. With
+# each multiplication goes an addition, so a training costs this many FLOPs:
 #
 # $$6 \times \text{parameters} \times \text{tokens}.$$
 #
-# As an example: BERT-base on SQuAD, two epochs at 384 tokens. The operators of one step, counted on fake tensors,
-# confirm the rule. The count is a little lower, because embeddings are looked up and not multiplied.
+# As an example: BERT-base on SQuAD, two epochs at 384 tokens. The operators of one step,
+# counted on fake tensors, confirm the rule. The count is a little lower, because
+# embeddings are looked up and not multiplied.
 
 # %%
 QUESTIONS, EPOCHS, LENGTH = 87_599, 2, 384
@@ -143,9 +151,10 @@ _ = claim("squad-at-1-tflops", "Hours for BERT-base on SQuAD at 1 TFLOP/s, by 6 
 # %% [markdown]
 # ## How long would it take? The speed of this CPU
 #
-# The time is the work over the speed. No training step computes faster than one large matrix product, so that product
-# is the ceiling of one thread. 16-bit products have a ceiling of their own, several times as high where the CPU has
-# instructions for them: this is all that bf16 can win.
+# The time is the work over the speed. No training step computes faster than one large
+# matrix product, so that product is the ceiling of one thread. 16-bit products have a
+# ceiling of their own, several times as high where the CPU has instructions for them:
+# this is all that bf16 can win.
 
 # %% tags=["measures"]
 SIZE = 2048
@@ -165,11 +174,12 @@ for name, least, most in (("fp32", 10, 1000), ("bf16", 30, 10_000)):
           because=NO_BF16)
 
 # %% [markdown]
-# And the real step: BERT-base on one row of 384 tokens, forward and backward. The optimizer's step is left out,
-# because a real run makes one for many rows. The time of a row, times the questions, times two epochs, is the run.
+# And the real step: BERT-base on one row of 384 tokens, forward and backward. The
+# optimizer's step is left out, because a real run makes one for many rows. The time of a
+# row, times the questions, times two epochs, is the run.
 #
-# How close the step comes to the ceiling says whether the estimate can be trusted for another model: parameters and
-# tokens are known before the run, and so is the ceiling.
+# How close the step comes to the ceiling says whether the estimate can be trusted for
+# another model: parameters and tokens are known before the run, and so is the ceiling.
 
 # %% tags=["measures"]
 set_seed(0)
@@ -199,16 +209,22 @@ del model
 # %% [markdown]
 # ## The methods, one by one: BERT-base
 #
-# A step of BERT-base with a classifier, 8 rows of 128 tokens. The baseline is fp32 with fused AdamW, `Trainer`'s
-# default. What to expect, before it runs:
+# A step of BERT-base with a classifier, 8 rows of 128 tokens. The baseline is fp32 with
+# fused AdamW, `Trainer`'s default. What to expect, before it runs:
 #
-# - **bf16** speeds up the matrix products and nothing else, so the step gains less than the product above did.
-# - **LoRA** skips the gradients of the weights, at most a third of the work. It adds small products of its own.
-# - **Checkpointing** computes the forward pass twice: a third more work.
-# - **Accumulation** over single rows does the same work in small products, which use a core less well.
-# - **The optimizer** touches each parameter once per step. Beside a thousand tokens that is little.
+# - **bf16** speeds up the matrix products and nothing else, so the step gains less than
+#   the product above did.
+# - **LoRA** skips the gradients of the weights, at most a third of the work. It adds
+#   small products of its own.
+# - **Checkpointing** computes the forward pass a second time: one part of work on top of
+#   three.
+# - **Accumulation** over single rows does the same work in small products, which use a
+#   core less well.
+# - **The optimizer** touches each parameter once per step. Beside a thousand tokens that
+#   is little.
 #
-# Methods that train the same weights share the model: that saves memory here and changes no step.
+# Methods that train the same weights share the model: that saves memory here and changes
+# no step.
 
 # %% tags=["measures"]
 @dataclass
@@ -270,12 +286,14 @@ METHODS = {
 }
 
 # %% [markdown]
-# The peak is that of all tensors alive during a step, counted while the step runs. The first step makes the
-# optimizer's state, so the second one is counted. Where the CPU has no bf16, those methods are left out: the section
-# on emulation below says how slow they are.
+# The peak is that of all tensors alive during a step, counted while the step runs. The
+# first step makes the optimizer's state, so the second one is counted. Where the CPU has
+# no bf16, those methods are left out: the section on emulation below says how slow they
+# are.
 #
-# The floor under every peak is the arithmetic of the optimizer: AdamW in fp32 keeps weights, gradients and two moments,
-# 16 bytes for each parameter. What is above the floor are activations.
+# The floor under every peak is the arithmetic of the optimizer: AdamW in fp32 keeps
+# weights, gradients and two moments, four numbers for each parameter. What is above the
+# floor are activations.
 
 # %% tags=["measures"]
 from dryrun.trace import Tracker
@@ -308,14 +326,25 @@ def compared(methods, name, title):
 
 encoded = compared(METHODS, "methods", "A training step of BERT-base, 8 x 128 tokens, one thread")
 
+# %% [markdown]
+# The speed in a picture. What stands out should be what the list above led to expect;
+# where it does not, the list is wrong and the measurement right. Differences of a few
+# percent are noise: run the cell again, and they may change their sign.
+
 # %% tags=["measures"] alt="Bars of the speed of each method against fp32 with fused AdamW."
 plots.bars({label: found["speed"] for label, found in encoded.items()}, "speed of a step against fp32, x", baseline=1)
 
 # %% [markdown]
-# A bar beyond the line is a gain. Most methods stay short of it: they buy memory, and the next plot says how much.
+# A bar beyond the line is a gain. Most methods stay short of it: they buy memory, and the
+# next plot says how much.
 
 # %% tags=["measures"] alt="Bars of the peak memory of each method."
 plots.bars({label: found["peak"] for label, found in encoded.items()}, "peak of all tensors, MiB")
+
+# %% [markdown]
+# Read the two plots together. A method is worth its time when it makes a step possible
+# that would not fit. Where the step fits anyway, it only costs. The claims below fix what
+# the pages of this site say, each with a bound: a run in which one does not hold fails.
 
 # %% tags=["measures"]
 WHAT = "BERT-base, 8 x 128 tokens, one thread"
@@ -347,9 +376,10 @@ _ = gc.collect()
 # %% [markdown]
 # ## The same for a decoder
 #
-# The shape of SmolLM2-135M: 30 thin layers and a vocabulary of 49,152, on 2 rows of 512 tokens. Two things differ from
-# BERT. The layers are narrow, so less of the time is spent in large products, and bf16 has less to speed up. And the
-# logits are one tensor of tokens x vocabulary, in fp32 for the loss, which LoRA and checkpointing leave as it is.
+# The shape of SmolLM2-135M: 30 thin layers and a vocabulary of 49,152, on 2 rows of 512
+# tokens. Two things differ from BERT. The layers are narrow, so less of the time is spent
+# in large products, and bf16 has less to speed up. And the logits are one tensor of
+# tokens x vocabulary, in fp32 for the loss, which LoRA and checkpointing leave as it is.
 
 # %% tags=["measures"]
 decoder_config = LlamaConfig(
@@ -375,11 +405,12 @@ _ = gc.collect()
 # %% [markdown]
 # ## Compiled
 #
-# BERT's layers are compiled one by one, so one graph serves all twelve. The first step pays for it, in this process
-# and in the C++ compiler.
+# BERT's layers are compiled one by one, so one graph serves all twelve. The first step
+# pays for it, in this process and in the C++ compiler.
 #
-# A compiler fuses what lies between the matrix products: norms, activations, additions, dropout. The products stay as
-# they are. So the slower the products, the less there is to win: expect more of it in bf16 than in fp32.
+# A compiler fuses what lies between the matrix products: norms, activations, additions,
+# dropout. The products stay as they are. So the slower the products, the less there is to
+# win: expect more of it in bf16 than in fp32.
 
 # %% tags=["measures"]
 def cpu_seconds(call):
@@ -410,7 +441,8 @@ if not NO_COMPILER:
     compiled = after = before = pair = None
 
 # %% [markdown]
-# A speed within five percent of one is "about the same", and then nothing pays for the compilation.
+# A speed close to one is "about the same", and then nothing pays for the compilation. The
+# break-even is the time to compile over what a step wins.
 
 # %% tags=["measures"]
 for name in ("fp32", "bf16"):
@@ -428,18 +460,20 @@ for name in ("fp32", "bf16"):
 # %% [markdown]
 # ## bf16 without instructions for it
 #
-# What happens to bf16 on a CPU that lacks the instructions? On a CPU with AVX-512, the variable `ONEDNN_MAX_CPU_ISA`
-# forbids oneDNN to use them. It then converts to fp32 and back, as on a CPU that has AVX-512 and no bf16. A CPU with
-# AVX2 alone takes yet another way, which this cannot show.
+# What happens to bf16 on a CPU that lacks the instructions? On a CPU with AVX-512, the
+# variable `ONEDNN_MAX_CPU_ISA` forbids oneDNN to use them. It then converts to fp32 and
+# back, as on a CPU that has AVX-512 and no bf16. A CPU with AVX2 alone takes yet another
+# way, which this cannot show.
 #
-# The variable counts at the start of a process, so a separate program makes the steps. It trains BERT-base on masked
-# tokens. That model has an output layer and large logits, and the next section asks what the allocator does with them.
+# The variable counts at the start of a process, so a separate program makes the steps. It
+# trains BERT-base on masked tokens. That model has an output layer and large logits, and
+# the next section asks what the allocator does with them.
 
 # %% tags=["measures"]
 # %%writefile step.py
 """CPU seconds of BERT-base's fastest training step, 8 x 128 masked tokens: python step.py REPEATS PRECISION..."""
 import sys
-import time
+from time import process_time
 
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -452,13 +486,13 @@ ids = torch.randint(1000, 30_522, (8, 128))
 
 
 def step(precision):
-    started = time.process_time()
+    started = process_time()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         loss = model(input_ids=ids, labels=ids).loss
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    return time.process_time() - started
+    return process_time() - started
 
 
 for precision in sys.argv[2:]:
@@ -483,8 +517,8 @@ instructions = {"fp32": usual["fp32"], "bf16": usual["bf16"]} | {
     label: times["bf16"] for label, times in (("bf16, no AMX", no_amx), ("bf16, AVX-512 alone", limited)) if times}
 
 # %% [markdown]
-# Nothing warns of the slow case: the run is correct, and late. AMX is the reason why bf16 gains so much on a Xeon. With
-# AVX512-BF16 alone the gain depends on the CPU.
+# Nothing warns of the slow case: the run is correct, and late. AMX is the reason why bf16
+# gains so much on a Xeon. With AVX512-BF16 alone the gain depends on the CPU.
 
 # %% tags=["measures"] alt="Bars of the CPU time of a step in fp32 and in bf16, with and without the instructions."
 plots.bars(instructions, "CPU time of a step, s: BERT-base, 8 x 128 masked tokens")
@@ -503,10 +537,14 @@ for name, words, speed, least, most in (
 # %% [markdown]
 # ## Allocators
 #
-# PyTorch asks `malloc` for each tensor. glibc gives every block over
-# [32 MiB](https://man7.org/linux/man-pages/man3/mallopt.3.html) back to the system at once, and takes it anew in the
-# next step, page by page. The logits of this step are larger than that. Here it runs with another `malloc`, or with
-# glibc told to keep what is freed.
+# PyTorch asks `malloc` for each tensor. glibc gives every block over [32
+# MiB](https://man7.org/linux/man-pages/man3/mallopt.3.html) back to the system at once,
+# and takes it anew in the next step, page by page. The logits of this step are larger
+# than that, so each step pays for their pages again. The system does that work, which
+# shows as system time in `time python train.py`.
+#
+# Here the step runs with another `malloc`, or with glibc told to keep what is freed: two
+# variables in the environment, and no change to the program.
 
 # %% tags=["measures"]
 LIBRARIES = {name: find_library(name) for name in ("tcmalloc_minimal", "jemalloc")}
@@ -527,16 +565,15 @@ for name, words in PHRASES.items():
 # %% [markdown]
 # ## Threads
 #
-# PyTorch cuts each large operation over its threads and waits for the slowest. Two cores can halve the time of a large
-# batch. A single row gives a thread less to do between two waits, and more threads than cores only wait for each other.
+# PyTorch cuts each large operation over its threads and waits for the slowest. A large
+# batch gives every thread enough to do. A single row gives a thread less to do between
+# two waits, and more threads than cores only wait for each other.
 #
-# Here the clock on the wall counts, because threads work at the same time. That needs a machine on which nothing else
-# runs: the figures stand only if the process got the cores that it asked for.
+# Here the clock on the wall counts, because threads work at the same time. That needs a
+# machine on which nothing else runs: the figures stand only if the process got the cores
+# that it asked for.
 
 # %% tags=["measures"]
-import time
-
-
 def wall(threads, step):
     """Seconds on the wall, and the share of its threads' time for which the process had a core."""
     torch.set_num_threads(threads)
@@ -576,9 +613,10 @@ _ = gc.collect()
 # %% [markdown]
 # ## Attention
 #
-# Forward and backward of attention alone, with the 12 causal heads of size 64 that a model of this width has. The
-# flash kernel never holds the matrix of scores. The math kernel does, and the matrix grows with the square of the
-# length. transformers takes the flash kernel unless attention has dropout, which BERT has by default.
+# Forward and backward of attention alone, with the 12 causal heads of size 64 that a
+# model of this width has. The flash kernel never holds the matrix of scores. The math
+# kernel does, and the matrix grows with the square of the length. transformers takes the
+# flash kernel unless attention has dropout, which BERT has by default.
 
 # %% tags=["measures"]
 def attention(length, backend):
@@ -598,6 +636,11 @@ for length in (256, 2048):
     (flash, math), peaks = interleaved(steps, repeats=3).values(), [peak(step, *nothing) for step in steps.values()]
     rows.append({"length": length, "speed": math.best / flash.best, "flash": peaks[0], "math": peaks[1]})
 
+# %% [markdown]
+# Short rows gain less: their matrix of scores is small, and the products around it take
+# the time. That is why BERT at a few hundred tokens hardly notices which kernel runs, and
+# a long context does.
+
 # %% tags=["measures"]
 table("attention", "Attention forward and backward, 12 heads of size 64, causal, fp32, one thread",
       {"length": "Tokens", "speed": "Speed of flash against math, x", "flash": "Peak with flash, MiB",
@@ -611,9 +654,10 @@ _ = claim("flash-memory", f"Peak memory of attention by the math kernel against 
 # %% [markdown]
 # ## Denormals
 #
-# Numbers below 1.2e-38 have fewer digits, and some CPUs compute with them in microcode. Adam's first moment of a
-# parameter without gradient shrinks by a tenth per step and gets there after several hundred steps: rows of an
-# embedding whose tokens are rare. Here *every* row of BERT-base's embedding is in that state: the worst case.
+# Numbers below 1.2e-38 have fewer digits, and some CPUs compute with them in microcode.
+# Adam's first moment of a parameter without gradient shrinks by a tenth per step and gets
+# there after several hundred steps: rows of an embedding whose tokens are rare. Here
+# *every* row of BERT-base's embedding is in that state: the worst case.
 
 # %% tags=["measures"]
 def adamw_step(first_moment, flush=False):
@@ -642,13 +686,25 @@ _ = claim("denormal-flushed", "Speed of that step after torch.set_flush_denormal
 # %% [markdown]
 # ## What came out, and what to do
 #
-# - **bf16 first**, under autocast, where the CPU has instructions for it: it is the only setting that makes every step
-#   much faster. Without the instructions it is slower than fp32, so test for them before you switch it on.
+# A CPU trains small models, adapters on small models, and tests of a training program. It
+# also trains what fits no GPU at hand, for a few steps. What to do, in this order:
+#
+# - **Estimate first.** Parameters, tokens and the speed of one matrix product give the
+#   hours before you start.
+# - **bf16 next**, under autocast, where the CPU has instructions for it: it is the only
+#   setting that makes every step much faster. Without the instructions it is slower than
+#   fp32, so test for them before you switch it on.
+# - **Pure bf16** saves memory on top. Fine-tuning loses most of its updates in it: the
+#   notebook *Optimizers* shows why, and what to do about it.
 # - **One thread per core.** More threads than cores lose time.
-# - **Memory costs time here.** Checkpointing, accumulation in small pieces and 8-bit AdamW all make the step slower.
-#   Take the one that shrinks your largest part, when the training does not fit.
-# - **LoRA saves memory, hardly time**: the forward pass is complete, and the backward pass goes through every layer.
-# - **fused, foreach, Adafactor, SGD**: the optimizer is a small part of the step, so choose by memory and by loss.
-# - **torch.compile** wins only between the matrix products. Look at the break-even above before a short run.
-# - **A large tensor per step** (logits) is when an allocator matters. Telling glibc to keep what is freed needs no
-#   installation.
+# - **Memory costs time here.** Checkpointing, accumulation in small pieces and 8-bit
+#   AdamW all make the step slower. Take the one that shrinks your largest part, when the
+#   training does not fit. RAM is cheaper than time.
+# - **LoRA saves memory, hardly time**: the forward pass is complete, and the backward
+#   pass goes through every layer.
+# - **fused, foreach, Adafactor, SGD**: the optimizer is a small part of the step, so
+#   choose by memory and by loss.
+# - **torch.compile** wins only between the matrix products. Look at the break-even above
+#   before a short run.
+# - **A large tensor per step** (logits) is when an allocator matters. Telling glibc to
+#   keep what is freed needs no installation.

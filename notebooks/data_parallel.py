@@ -39,7 +39,6 @@ import logging
 import math
 import tempfile
 import warnings
-from pathlib import Path
 from unittest import mock
 
 import torch
@@ -54,6 +53,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
 
+os.chdir(tempfile.mkdtemp())  # where the programs go
 start("data_parallel")
 GPUS = torch.cuda.device_count()
 TIMED = GPUS != 1  # on a CPU, or on two GPUs and more
@@ -66,8 +66,8 @@ FEWER = "this machine has fewer than two GPUs"
 # hook, which DDP calls once for each bucket of gradients. The bytes on the wire are those of the process's own TCP
 # connections.
 
-# %%
-PROGRAM = r'''
+# %% tags=["measures"]
+# %%writefile ddp.py
 import contextlib, copy, json, os, pydoc_data.topics, socket, struct, time, warnings
 
 warnings.simplefilter("ignore")
@@ -78,8 +78,6 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoModelForCausalLM, LlamaConfig
-
-from evidence.measure import rounds
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -216,7 +214,7 @@ def only_two():
     short = rows(0)[RANK::WORLD]
     models = {"plain": DDP(build(SMALL)), "search": DDP(build(SMALL), find_unused_parameters=True)}
     found["seconds"] = {name: [] for name in models}
-    for number in range(2 + rounds(20)):
+    for number in range(22):
         for name, one in models.items():
             started = time.process_time()
             step(one, short)
@@ -240,7 +238,7 @@ def only_two():
     hooks = {"none": None, "bf16": lambda ddp: ddp.register_comm_hook(None, bf16), "PowerSGD, rank 4": power(4), "PowerSGD, rank 1": power(1)}
     found["compression"] = {}
     for name, register in hooks.items():
-        losses, compressed = train(rounds(40, least=12), register)
+        losses, compressed = train(40, register)
         found["compression"][name] = {"loss": sum(losses[-10:]) / 10, "wire": wire(lambda: step(compressed, short))}
 
     # Time of forward and backward pass: without communication, with DDP's overlap, with one all-reduce behind the pass
@@ -275,7 +273,7 @@ def only_two():
 
     ways = {"none": silent, "overlap": lambda: step(overlapped, batch), "behind": behind}
     found["step"] = {name: [] for name in ways}
-    for number in range(1 + rounds(5)):
+    for number in range(1 + 5):
         for name, work in ways.items():
             overlapped.zero_grad()
             elapsed = timed(work)
@@ -286,7 +284,7 @@ def only_two():
     found["link"] = {}
     for megabytes in (1, 16, 64):
         tensor = torch.ones(megabytes * 250_000, device=device)
-        found["link"][megabytes] = [timed(lambda: dist.all_reduce(tensor)) for _ in range(1 + rounds(5))][1:]
+        found["link"][megabytes] = [timed(lambda: dist.all_reduce(tensor)) for _ in range(1 + 5)][1:]
 
 
 if WORLD == 2:
@@ -295,16 +293,10 @@ if RANK == 0:
     print("FOUND " + json.dumps(found))
 dist.barrier()
 dist.destroy_process_group()
-'''
 
-# %%
-folder = tempfile.TemporaryDirectory()
-program = Path(folder.name, "ddp.py")
-program.write_text(PROGRAM)
-
-
+# %% tags=["measures"]
 def found_on(processes):
-    run = run_ranks(program, processes=processes, timeout=400, environment={"HF_HUB_OFFLINE": "1"})
+    run = run_ranks("ddp.py", processes=processes, timeout=400, environment={"HF_HUB_OFFLINE": "1"})
     return json.loads(next(line for line in run.stdout[0].splitlines() if line.startswith("FOUND "))[6:])
 
 
@@ -315,7 +307,7 @@ two, four = found_on(2), found_on(4)
 #
 # Ten steps of a small Llama on text, with AdamW and clipping. One process has the whole batch; then the batch is dealt out.
 
-# %%
+# %% tags=["measures"]
 def difference(run):
     return 1e6 * max(abs(one - many) / one for one, many in zip(two["alone"], run["together"]))
 
@@ -336,6 +328,10 @@ def ring(processes, size):
     return 2 * (processes - 1) / processes * size
 
 
+claim("ring-two", "What each of two processes sends in an all-reduce, against its gradients", ring(2, 1), "x", kind="derived", at_least=1, at_most=1)
+claim("ring-eight", "What each of eight processes sends in an all-reduce, against its gradients", ring(8, 1), "x", kind="derived", at_least=1.74, at_most=1.76)
+
+# %% tags=["measures"]
 MIB = 2**20
 table(
     "buckets", "Gradients of a Llama in fp32, one step on two processes, by bucket_cap_mb",
@@ -350,8 +346,6 @@ claim("wire-two", "Bytes that each of two processes sends in a step, above 2(n-1
       100 * (two["buckets"]["25"]["wire"] / ring(2, two["gradients"]) - 1), "%", kind="measured", at_least=0, at_most=1)
 claim("wire-four", "Bytes that each of four processes sends in a step, above 2(n-1)/n x the gradients",
       100 * (four["buckets"]["25"]["wire"] / ring(4, four["gradients"]) - 1), "%", kind="measured", at_least=0, at_most=1)
-claim("ring-two", "What each of two processes sends in an all-reduce, against its gradients", ring(2, 1), "x", kind="derived", at_least=1, at_most=1)
-claim("ring-eight", "What each of eight processes sends in an all-reduce, against its gradients", ring(8, 1), "x", kind="derived", at_least=1.74, at_most=1.76)
 claim("reduced-no-sync", "All-reduces of the gradients in four micro-batches, the first three under no_sync()", two["no_sync"], kind="measured", at_least=1, at_most=1)
 claim("reduced-plain", "All-reduces of the gradients in four micro-batches without no_sync()", two["plain"], kind="measured", at_least=4, at_most=4)
 claim("view-saving", "What gradient_as_bucket_view takes off the memory of gradients and buckets",
@@ -360,7 +354,7 @@ claim("view-saving", "What gradient_as_bucket_view takes off the memory of gradi
 # %% [markdown]
 # ## The search for unused parameters
 
-# %%
+# %% tags=["measures"]
 claim("search-collectives", "Collectives that find_unused_parameters=True adds to a step", two["collectives"]["search"] - two["collectives"]["plain"],
       kind="measured", at_least=1, at_most=1)
 fastest = {name: min(seconds) for name, seconds in two["seconds"].items()}
@@ -372,7 +366,7 @@ claim("search-time", "CPU time of forward and backward pass with find_unused_par
 #
 # Forty steps of the small Llama with each hook. The loss is the mean of the last ten steps. PowerSGD starts after ten.
 
-# %%
+# %% tags=["measures"]
 compression = two["compression"]
 plain = compression["none"]
 table(
@@ -417,7 +411,7 @@ claim("power-billion", "Numbers that PowerSGD of rank 4 all-reduces for a Llama 
 # with one all-reduce of everything behind it. The fastest repeat counts. On a CPU the processes and their communication
 # share the cores, and on a busy machine the repeats differ widely: the table has the slowest beside the fastest.
 
-# %%
+# %% tags=["measures"]
 best = {way: min(seconds) for way, seconds in two["step"].items()}
 table(
     "step-time", "Forward and backward pass of the Llama above on two processes",
@@ -457,7 +451,7 @@ def planned(processes, accumulation=4):
     with mock.patch.dict(os.environ, world), contextlib.redirect_stderr(io.StringIO()):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=processes)
         arguments = TrainingArguments(
-            folder.name, use_cpu=True, report_to=[], num_train_epochs=3, warmup_steps=0.1,
+            "plans", use_cpu=True, report_to=[], num_train_epochs=3, warmup_steps=0.1,
             per_device_train_batch_size=8, gradient_accumulation_steps=accumulation,
         )
         trainer = Trainer(model=tiny, args=arguments, train_dataset=rows)
@@ -479,6 +473,9 @@ table(
 )
 by_size = {plan["processes"]: plan for plan in plans[:5]}
 claim("warmup-64", "Warm-up steps that Trainer plans on 64 processes for the example", by_size[64]["warmup"], kind="derived", at_least=2, at_most=2)
+
+# %% tags=["measures"]
+# The loss that Trainer takes the gradient of, on eight processes, against the loss that the model returned
 claim("trap-8", "The loss of a BERT classifier in Trainer on eight processes against the loss that the model returned, accepts_loss_kwargs left as it is",
       scaled[8], "x", kind="measured", at_least=7.99, at_most=8.01)
 
@@ -489,7 +486,7 @@ claim("trap-8", "The loss of a BERT classifier in Trainer on eight processes aga
 
 # %%
 with mock.patch("torch.cuda.device_count", lambda: 4), mock.patch("torch.cuda.is_available", lambda: False):
-    arguments = TrainingArguments(folder.name, report_to=[], per_device_train_batch_size=8)
+    arguments = TrainingArguments("plans", report_to=[], per_device_train_batch_size=8)
     dp_mode, dp_batch = arguments.parallel_mode.value, arguments.train_batch_size
 assert dp_mode == "not_distributed"
 claim("dp-batch", "Samples of a step with per_device_train_batch_size=8, started by plain python on a machine with four GPUs", dp_batch, "samples", kind="derived", at_least=32, at_most=32)
@@ -581,4 +578,3 @@ table("predicted", "Two GPUs against one, 124 million parameters, 50 ms per micr
 claim("predicted-worst", "Predicted samples/s of two GPUs against one in that example, without overlap", predicted["as it is"][0], "x", kind="derived", at_least=0.75, at_most=0.76)
 claim("predicted-accumulated", "Predicted samples/s of two GPUs against one in that example with accumulation of 4, without overlap",
       predicted["accumulation of 4"][0], "x", kind="derived", at_least=1.41, at_most=1.42)
-folder.cleanup()

@@ -43,7 +43,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from evidence.claims import claim, start, table
 
-FOLDER = Path(tempfile.mkdtemp())
+os.chdir(tempfile.mkdtemp())  # where the programs go
 GPUS = torch.cuda.device_count()
 start("launching")
 
@@ -53,8 +53,9 @@ start("launching")
 # It stands in the guide too, and a test keeps the two the same. It deals the same batch out to any number of ranks, and
 # writes a checkpoint every second step.
 
-# %%
-TRAIN = r'''"""Trains a small language model with DDP, and resumes from its checkpoint. Every launcher starts it unchanged.
+# %% tags=["measures"]
+# %%writefile train.py
+"""Trains a small language model with DDP, and resumes from its checkpoint. Every launcher starts it unchanged.
 
 torchrun --standalone --nproc-per-node 2 train.py
 """
@@ -147,14 +148,12 @@ if __name__ == "__main__":
     parser.add_argument("--fail-at", type=int, help="a step at which the last rank fails, once: rehearses a restart")
     train(**vars(parser.parse_args()))
     dist.destroy_process_group()  # when train() has let go of the model, which holds the group too
-'''
-_ = (FOLDER / "train.py").write_text(TRAIN)
 
 # %% [markdown]
 # Around it goes a program that says what a rank sees and when. `train()` finds the process group that is there.
 
-# %%
-_ = (FOLDER / "watched.py").write_text("""
+# %% tags=["measures"]
+# %%writefile watched.py
 import json, os, sys, time
 
 first_line, started = time.time(), time.process_time()
@@ -170,36 +169,32 @@ if gpu:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl" if gpu else "gloo")
 facts = {"first_line": first_line, "imported": imported, "joined": time.perf_counter() - before, "environment": dict(os.environ)}
-print(f"\\nFACTS {json.dumps(facts)}\\n", end="", flush=True)  # in one piece: both ranks write here
+print(f"\nFACTS {json.dumps(facts)}\n", end="", flush=True)  # in one piece: both ranks write here
 try:
     train(checkpoint=sys.argv[1], fail_at=int(sys.argv[2]) if len(sys.argv) > 2 else None)
 except RuntimeError as error:
     if "as asked" in str(error):
-        print("\\nFACTS " + json.dumps({"failed": time.time()}) + "\\n", end="", flush=True)
+        print("\nFACTS " + json.dumps({"failed": time.time()}) + "\n", end="", flush=True)
     raise
 dist.destroy_process_group()
-""")
 
 # %% [markdown]
 # `nodes` starts one torchrun for each "node", and ends all that it started when the time is up.
 
-# %%
-PYTHON = os.environ.get("PYTHON_EXEC", sys.executable)
-
-
-def nodes(count, processes, *arguments, options=(), environment=None, timeout=300):
-    """Runs watched.py by `count` torchruns with one endpoint, `processes` ranks each; returns the output of each."""
+# %% tags=["measures"]
+def nodes(count, processes, *arguments, program="watched.py", options=(), environment=None, timeout=300):
+    """Runs a program by `count` torchruns with one endpoint, `processes` ranks each; returns the output of each."""
     endpoint = ["--rdzv-backend", "c10d", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]
-    environment = {"PYTHON_EXEC": PYTHON} | (environment or {})  # torchrun starts its ranks by it
-    command = [environment["PYTHON_EXEC"], "-m", "torch.distributed.run", "--nnodes", str(count), "--nproc-per-node", str(processes), *endpoint,
-               *options, str(FOLDER / "watched.py"), *map(str, arguments)]
+    environment = environment or {}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(count), "--nproc-per-node", str(processes), *endpoint,
+               *options, program, *map(str, arguments)]
     agents, logs = [], []
     for node in range(count):
         visible = ",".join(str(node * processes + rank) for rank in range(processes)) if count * processes <= GPUS else ""
         here = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": visible}
         if sys.platform == "linux":
             here |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-        logs.append(FOLDER / f"node{node}.log")
+        logs.append(Path(f"node{node}.log"))
         with open(logs[-1], "w") as log:
             agents.append(subprocess.Popen(command, env={**os.environ, **here, **environment}, stdout=log, stderr=subprocess.STDOUT))
     deadline = time.monotonic() + timeout
@@ -236,18 +231,18 @@ def facts(text):
 # %% [markdown]
 # ## One process, two on a node, two nodes
 
-# %%
+# %% tags=["measures"]
 alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()),
          "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "0" if GPUS else ""}  # what torchrun would set
 if sys.platform == "linux":
     alone |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-command = [PYTHON, str(FOLDER / "watched.py"), str(FOLDER / "single.pt")]
+command = [sys.executable, "watched.py", "single.pt"]
 single = [subprocess.run(command, env=os.environ | alone, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout]
 began = time.time()
-one_node = nodes(1, 2, FOLDER / "one_node.pt", environment={"PYTHON_EXEC": sys.executable})  # whose start is timed
-two_nodes = nodes(2, 1, FOLDER / "two_nodes.pt")
+one_node = nodes(1, 2, "one_node.pt")
+two_nodes = nodes(2, 1, "two_nodes.pt")
 
-# %%
+# %% tags=["measures"]
 curves = {name: losses("\n".join(texts)) for name, texts in (("single", single), ("one_node", one_node), ("two_nodes", two_nodes))}
 assert all(sorted(curve) == list(range(8)) for curve in curves.values())
 
@@ -266,7 +261,7 @@ claim("loss-processes", "Largest difference in the loss over 8 steps between one
 #
 # The environment of the second rank, in both layouts.
 
-# %%
+# %% tags=["measures"]
 MEANING = {
     "RANK": "number of this process in the job", "WORLD_SIZE": "processes of the job",
     "LOCAL_RANK": "number on this node: which GPU to take", "LOCAL_WORLD_SIZE": "processes on this node",
@@ -292,7 +287,7 @@ table("environment", "Environment variables of rank 1, as the run had them",
 #
 # `import torch` of one rank is CPU time. The others are wall time on a machine that others may use.
 
-# %%
+# %% tags=["measures"]
 ranks = [each for texts in (one_node, two_nodes) for text in texts for each in facts(text)]
 first = [each for text in one_node for each in facts(text)]
 claim("import-time", "CPU time of import torch in a rank, the faster of two", min(each["imported"] for each in first), "s",
@@ -308,8 +303,8 @@ claim("join-time", "Time of init_process_group for two ranks, the fastest of fou
 # Rank 1 fails at step 5. The last checkpoint is of step 4. torchrun ends the other rank, starts both again, and they read
 # the checkpoint.
 
-# %%
-restarted = nodes(1, 2, FOLDER / "restarted.pt", 5, options=("--max-restarts", "1"), environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+# %% tags=["measures"]
+restarted = nodes(1, 2, "restarted.pt", 5, options=("--max-restarts", "1"), environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
 text = restarted[0]
 began_at = [int(step) for step in re.findall(r"ranks start at step (\d+)", text)]
 assert len(began_at) == 2, text
@@ -329,8 +324,8 @@ claim("restart-time", "Time from the failure of a rank to the first line of the 
 #
 # Rank 0 enters an all-reduce that rank 1 never reaches. The group's time-out is set; the default is far longer.
 
-# %%
-HANG = """
+# %% tags=["measures"]
+# %%writefile hang.py
 import datetime, time
 import torch, torch.distributed as dist
 
@@ -345,9 +340,9 @@ if dist.get_rank() == 0:
         print("WAITED", time.perf_counter() - started, error, flush=True)
 dist.barrier()
 dist.destroy_process_group()
-"""
-_ = (FOLDER / "watched.py").write_text(HANG)
-waited = float(re.search(r"WAITED (\S+)", "\n".join(nodes(1, 2)))[1])
+
+# %% tags=["measures"]
+waited = float(re.search(r"WAITED (\S+)", "\n".join(nodes(1, 2, program="hang.py")))[1])
 claim("hang-time", "Time until a rank that waits in vain gets its error, with a time-out of 5 s on gloo", waited, "s", kind="measured",
       at_least=4.9, at_most=30)
 claim("default-timeout", "Time-out of a gloo process group unless you set one",

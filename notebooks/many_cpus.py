@@ -58,7 +58,7 @@ from evidence.claims import claim, start, table
 
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "many_cpus"  # the same figure at every run
-FOLDER = Path(tempfile.mkdtemp())
+os.chdir(tempfile.mkdtemp())  # where the programs go
 start("many_cpus")
 
 # %% [markdown]
@@ -145,9 +145,9 @@ plt.show()
 #
 # What torchrun makes of `OMP_NUM_THREADS` where nobody has set it: two processes print theirs.
 
-# %%
+# %% tags=["measures"]
 plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-command = [os.environ.get("PYTHON_EXEC", sys.executable), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", "printenv", "OMP_NUM_THREADS"]
+command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", "printenv", "OMP_NUM_THREADS"]
 printed = subprocess.run(command, env=plain, capture_output=True, text=True, timeout=120, check=True).stdout.split()
 claim("omp-default", "Threads that torchrun gives to each of two processes where OMP_NUM_THREADS is not set", max(map(int, printed)),
       "thread", kind="measured", at_least=1, at_most=1)
@@ -158,8 +158,8 @@ claim("omp-default", "Threads that torchrun gives to each of two processes where
 # Two processes run this. First what `TrainingArguments` makes of them, with and without `use_cpu`. Then losses, bytes and
 # time. The bytes are those that the process's own TCP connections have acknowledged.
 
-# %%
-PROGRAM = r"""
+# %% tags=["measures"]
+# %%writefile program.py
 import contextlib, json, logging, os, pydoc_data.topics, socket, struct, subprocess, sys, time, warnings
 
 logging.disable(logging.WARNING)
@@ -173,8 +173,6 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn.parallel import DistributedDataParallel as DDP
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
-
-from evidence.measure import rounds
 
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # two cores for both, however many there are
@@ -252,7 +250,7 @@ def train(steps, way="ddp", accumulation=1, period=8):
         return losses, model(input_ids=HELD_OUT, labels=HELD_OUT).loss.item()
 
 
-MANY = rounds(48, least=24)
+MANY = 48
 found["alone"] = train(8, "alone")[0] if RANK == 0 else None
 together, by_ddp = train(MANY)
 found["together"] = together[:8]
@@ -331,7 +329,7 @@ for numbers in (1_000, 250_000, 4_000_000, 16_000_000):
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
         tensor = torch.ones(numbers, dtype=dtype)
-        seconds[dtype] = min([wall(lambda: dist.all_reduce(tensor)) for _ in range(1 + rounds(5))][1:])
+        seconds[dtype] = min([wall(lambda: dist.all_reduce(tensor)) for _ in range(1 + 5)][1:])
     found["link"].append([numbers, seconds[torch.float32], seconds[torch.bfloat16]])
 
 # Processes against threads: [seconds], by turns
@@ -348,7 +346,7 @@ def machine_seconds():
 
 
 began, used, own = time.perf_counter(), machine_seconds(), time.process_time()
-LAST = rounds(5)
+LAST = 5
 for turn in range(1 + LAST):
     for name, (threads, way, everybody) in SHAPES.items():
         if name == "2x2" and turn < LAST:  # once: it takes long
@@ -374,7 +372,7 @@ if OWN_NETWORK:
             subprocess.run(["tc", "qdisc", "replace", "dev", "lo", "root", *limit], check=True)
         dist.barrier()
         seconds = {name: [] for name in ("alone", *names)}
-        for turn in range(rounds(3)):
+        for turn in range(3):
             for name in seconds:
                 seconds[name].append(wall(ways[name].step, name != "alone") / ways[name].micro_batches)
         tensor = torch.ones(4_000_000)
@@ -384,22 +382,21 @@ if RANK == 0:
     print("FOUND " + json.dumps(found))
 dist.barrier()
 dist.destroy_process_group()
-"""
-_ = (FOLDER / "program.py").write_text(PROGRAM)
 
 # %% [markdown]
 # The launcher starts it on two processes. It runs in a network namespace of its own, where the machine allows one: there
 # `tc` may slow the loopback device, and nobody else notices.
 
-# %%
-_ = (FOLDER / "launcher.py").write_text("""
+# %% tags=["measures"]
+# %%writefile launcher.py
 import os, sys
 from evidence.launch import run_ranks
 
 os.environ.pop("OMP_WAIT_POLICY", None)  # threads wait as they do by default
 environment = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
 print(run_ranks("program.py", sys.argv[1], timeout=300, environment=environment).stdout[0])
-""")
+
+# %% tags=["measures"]
 NAMESPACE = ["unshare", "--map-root-user", "--net", "bash", "-c", 'ip link set lo up && exec "$@"', "bash"]
 
 
@@ -414,15 +411,14 @@ def allowed():
 OWN = allowed()
 NO_NETWORK = "this machine does not let us have a network namespace and slow it"
 command = [*(NAMESPACE if OWN else []), sys.executable, "launcher.py", "own" if OWN else "shared"]
-ran = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=400)
+ran = subprocess.run(command, capture_output=True, text=True, timeout=400)
 assert ran.returncode == 0, ran.stderr[-3000:]
 found = json.loads(next(line for line in ran.stdout.splitlines() if line.startswith("FOUND "))[6:])
-shutil.rmtree(FOLDER)
 
 # %% [markdown]
 # ## One run, or two?
 
-# %%
+# %% tags=["measures"]
 table("one-run", "What Trainer makes of two processes of torchrun on a machine without a GPU: 64 rows, 4 per device",
       {"way": "TrainingArguments", "mode": "parallel_mode", "world": "world_size", "batch": "Total batch", "steps": "Steps per epoch"},
       [{"way": label, **found[way]} for way, label in (("without", "without use_cpu"), ("with", "use_cpu=True"))], kind="measured")
@@ -436,7 +432,7 @@ assert (found["without"]["mode"], found["with"]["mode"]) == ("not_parallel", "di
 # %% [markdown]
 # ## The losses of one process
 
-# %%
+# %% tags=["measures"]
 apart = max(abs(one - two) / one for one, two in zip(found["alone"], found["together"]))
 claim("loss-two", "Largest relative difference between the losses of two processes and of one, the same batch, eight steps in fp32",
       1e6 * apart, "ppm", kind="measured", at_least=0, at_most=20)
@@ -448,7 +444,7 @@ claim("loss-two", "Largest relative difference between the losses of two process
 # thread; two of two threads, which are more threads than cores, once. Wall time of the fastest repeat. While one process works,
 # the other waits without using its core.
 
-# %%
+# %% tags=["measures"]
 best = {name: min(seconds) for name, seconds in found["shapes"].items()}
 BATCHES = {"1x1": 4, "1x2": 8, "2x1": 8, "2x2": 8}
 speed = {name: BATCHES[name] / seconds for name, seconds in best.items()}
@@ -482,7 +478,7 @@ claim("flops", "FLOP/s of one core in training, fp32: 6 x parameters x tokens ov
 # %% [markdown]
 # ## What is sent
 
-# %%
+# %% tags=["measures"]
 NAMES = {"ddp": "DDP, fp32", "buckets": "DDP, fp32, buckets of 2 MiB", "bf16": "DDP, bf16 hook", "lora": "LoRA of rank 8", "accumulation": "4 micro-batches", "local": "average the weights every 8 steps"}
 wire, quality = found["wire"], found["quality"]
 table("sent", f"A Llama of {found['parameters'] / 1e6:.1f} million parameters on two processes: bytes per micro-batch; a smaller one: loss after 48 micro-batches",
@@ -509,7 +505,7 @@ claim("local-loss", "Held-out loss with weights averaged every 8 steps minus tha
 #
 # Two processes of one machine, so no cable: what gloo and TCP cost by themselves.
 
-# %%
+# %% tags=["measures"]
 table("link", "All-reduce between two processes of this machine, fastest of five",
       {"numbers": "Numbers", "fp32": "fp32, ms", "bandwidth": "fp32, GB/s", "bf16": "bf16, ms"},
       [{"numbers": numbers, "fp32": 1000 * fp32, "bandwidth": 4 * numbers / fp32 / 1e9, "bf16": 1000 * bf16} for numbers, fp32, bf16 in found["link"]], kind="measured")
@@ -525,7 +521,7 @@ claim("loopback-bf16", "Time of an all-reduce of 4 million numbers in bf16 again
 #
 # The same two processes, slowed to a cable of one or ten Gbit/s in each direction. Samples/s against one process alone.
 
-# %%
+# %% tags=["measures"]
 slow = {rate: {name: min(seconds) for name, seconds in measured.items()} for rate, measured in found["slow"].items()}
 
 
@@ -555,7 +551,7 @@ claim("ten-ddp", "Samples/s of two processes at 10 Gbit/s, DDP, fp32, against on
 # Does the arithmetic foretell it? All gradients of this model fit into two buckets, the second of which is full only when the
 # backward pass ends, so hardly anything hides.
 
-# %%
+# %% tags=["measures"]
 if OWN:
     sending = 4 * found["parameters"] / 125e6
     alone = slow["1"]["alone"]

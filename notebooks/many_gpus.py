@@ -34,7 +34,6 @@ if importlib.util.find_spec("evidence") is None:
 import logging
 import tempfile
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -73,7 +72,7 @@ print(f"rank 0 of {step.ranks}: peak {step.peak_gib:.2f} GiB, sends {step.sent()
 # reduced in fp32, AdamW. The 8 ranks of a tensor-parallel group work on their 8 sequences together; "one sequence" is the
 # same with one sequence for the group, an eighth of the work. Every layer adds the same, so a model of 2 and one of 3 layers
 # give the lines that the deep one lies on: of 4 and 5 where the peak of two layers of the 70B model comes with the loss.
-# `tests/test_ranks.py` traces deep ones whole and compares.
+# `tests/dryrun/test_ranks.py` traces deep ones whole and compares.
 
 # %%
 llama_8b = LlamaConfig(
@@ -139,12 +138,12 @@ for size, label in (("8b", "Llama-8B class"), ("70b", "Llama-70B class")):
 
 # %% alt="Two charts of peak memory against ranks on logarithmic axes: FSDP2 falls and flattens out, HSDP stays level. Tensor parallelism with FSDP2 flattens out high above FSDP2 for the same work, and lies lowest with one sequence per group."
 figure, axes = plt.subplots(1, 2, figsize=(7, 2.6), sharey=True)
-COLOURS = {"fsdp2": ("FSDP2", "#0072b2"), "hsdp": ("HSDP, groups of 8", "#c45500"), "tp": ("TP 8 and FSDP2", "#00805c"),
+COLORS = {"fsdp2": ("FSDP2", "#0072b2"), "hsdp": ("HSDP, groups of 8", "#c45500"), "tp": ("TP 8 and FSDP2", "#00805c"),
            "tp_one": ("the same, one sequence", "#9b4f96")}
 for axis, (size, label) in zip(axes, (("8b", "8B"), ("70b", "70B"))):
-    for name, (text, colour) in COLOURS.items():
+    for name, (text, color) in COLORS.items():
         points = [(ranks, traced[size, name, ranks].peak_gib) for ranks in RANKS]
-        axis.plot(*zip(*points), marker="o", color=colour, label=text)
+        axis.plot(*zip(*points), marker="o", color=color, label=text)
     axis.set(xscale="log", yscale="log", xlabel="ranks", title=label)
     axis.set_xticks(RANKS, [f"{ranks:,}" for ranks in RANKS])
     axis.minorticks_off()
@@ -183,8 +182,12 @@ claim("fsdp2-peak-64", "Peak of a rank of 64, 8B Llama under FSDP2, 1 x 4,096 to
 claim("tp-sent-64", "What a rank of 64 sends in that step with TP 8 and FSDP2, against FSDP2 alone", tp64.sent() / f64.sent(), "x",
       kind="traced", at_least=1.55, at_most=1.65)
 claim("tp-sent-70b", "What a rank of 64 sends in such a step of the 70B Llama with TP 8 and FSDP2, against FSDP2 alone", traced["70b", "tp", 64].sent() / seventy.sent(), "x", kind="traced", at_least=0.85, at_most=0.9)
+
+# %% tags=["measures"]
+from dryrun.ranks import many_layers
+
 claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 5 of its layers",
-      traced["70b", "fsdp2", 1024].seconds, "s", kind="measured", at_most=120)
+      trace("70b", "fsdp2", 1024, 1).seconds, "s", kind="measured", at_most=300)
 
 # %% [markdown]
 # ## Against the closed formulas
@@ -225,7 +228,7 @@ claim("tp-sp-sent", "The same with sequence parallelism", traced["8b", "tp_one",
 #
 # Bytes that a rank sends, over the peak of the link in one direction. ZeRO-1 and ZeRO-2 are DeepSpeed's own code, which we do not
 # trace. With its defaults it all-reduces the gradients in 16 bits and gathers the weights in 16 bits, which the tests count on two
-# processes. Links: the table in `evidence/plan.py` with its sources.
+# processes. Links: the table in `dryrun/plan.py` with its sources.
 
 # %%
 W8 = 7 / 8
@@ -250,9 +253,13 @@ claim("nvlink-seen", "All-reduce of 8 A100 over NVLink 3, in one direction", 235
 #
 # On a machine with two GPUs or more, this measures what all-reduce gets.
 
-# %%
-PROGRAM = """
+# %% tags=["measures"]
+os.chdir(tempfile.mkdtemp())  # where the program goes
+
+# %% tags=["measures"]
+# %%writefile link.py
 import os, time, torch, torch.distributed as dist
+
 rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
@@ -270,14 +277,10 @@ if rank == 0:
     print(2 * (ranks - 1) / ranks * data.numel() * 4 / min(seconds[3:]) / 1e9)
 dist.barrier()
 dist.destroy_process_group()
-"""
+
+# %% tags=["measures"]
 gpus = torch.cuda.device_count()
-if gpus >= 2:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "link.py").write_text(PROGRAM)
-        bandwidth = float(run_ranks(Path(folder, "link.py"), processes=gpus).stdout[0].split()[-1])
-else:
-    bandwidth = None
+bandwidth = float(run_ranks("link.py", processes=gpus).stdout[0].split()[-1]) if gpus >= 2 else None
 claim("link-bandwidth", "Bandwidth of an all-reduce of 1 GiB over all GPUs of this machine", bandwidth, "GB/s", kind="measured",
       at_least=0.5, at_most=1000, because="this machine has fewer than two GPUs")
 

@@ -59,6 +59,7 @@ from dryrun.trace import GiB, training_step
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "model_parallelism"  # the same figure at every run
 BF16 = torch.bfloat16
+os.chdir(tempfile.mkdtemp())  # where the programs go
 start("model_parallelism")
 
 # %% [markdown]
@@ -67,8 +68,8 @@ start("model_parallelism")
 # Each strategy makes four steps of SGD from the same weights and the same tokens. SGD on purpose: Adam divides by the size
 # of the gradient, and would hide a gradient that is twice too large. A tracker counts the collectives of a step.
 
-# %%
-PROGRAM = '''
+# %% tags=["measures"]
+# %%writefile strategies.py
 import contextlib
 import json
 import os
@@ -286,14 +287,12 @@ if rank == 0:
     print("RESULTS", json.dumps(results))
 dist.barrier()
 dist.destroy_process_group()
-'''
-with tempfile.TemporaryDirectory() as folder:
-    program = Path(folder, "strategies.py")
-    program.write_text(PROGRAM)
-    run = run_ranks(program, processes=2, timeout=400, folder=folder, environment={"CUDA_VISIBLE_DEVICES": ""})
+
+# %% tags=["measures"]
+run = run_ranks("strategies.py", processes=2, timeout=400, folder=".", environment={"CUDA_VISIBLE_DEVICES": ""})
 results = json.loads(run.stdout[0].split("RESULTS ")[1])
 
-# %%
+# %% tags=["measures"]
 WAYS = ["one process", "TP, transformers", "TP, PyTorch", "TP + SP", "ring attention", "Ulysses", "pipeline, 1F1B",
         "one process, experts", "experts, transformers"]
 
@@ -320,7 +319,7 @@ claim("learned", "What these four steps take off the loss on one process: a chec
 #
 # The difference between four layers and two, divided by two.
 
-# %%
+# %% tags=["measures"]
 def per_layer(way, kind):
     four, two = (results[name]["sent"].get(kind, [0, 0])[0] for name in (way, f"{way}, two layers"))
     return (four - two) / 2
@@ -351,7 +350,7 @@ claim("tp-transformers-per-layer", "All-reduces of a Llama layer under the plan 
 # - Ulysses: all-to-all of queries, keys, values and output, forward and backward;
 # - a pipeline: B S H b at every cut, forward and backward, whatever the number of layers.
 
-# %%
+# %% tags=["measures"]
 TOKENS, WIDTH, KV, LAYERS, N = 8 * 32, 64, 32, 4, 2
 
 
@@ -489,8 +488,8 @@ claim("tp-infiniband", "The same over InfiniBand NDR, one adapter per GPU", time
 # %% [markdown]
 # On two GPUs or more, the real thing: a step of a 1B Llama under PyTorch's plan on two of them, against one.
 
-# %%
-GPU_PROGRAM = '''
+# %% tags=["measures"]
+# %%writefile gpus.py
 import os
 import time
 
@@ -528,14 +527,10 @@ if mesh.get_rank() == 0:
     print("SECONDS", min(seconds[3:]))
 dist.barrier()
 dist.destroy_process_group()
-'''
 
-
+# %% tags=["measures"]
 def gpu_seconds(processes):
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, "gpus.py")
-        program.write_text(GPU_PROGRAM)
-        return float(run_ranks(program, processes=processes, timeout=400, folder=folder).stdout[0].split("SECONDS ")[1])
+    return float(run_ranks("gpus.py", processes=processes, timeout=400, folder=".").stdout[0].split("SECONDS ")[1])
 
 
 SEVERAL = torch.cuda.device_count() > 1
@@ -692,11 +687,13 @@ plt.show()
 # The tokens of a rank travel to the ranks of their experts, and the results back: two all-to-alls in the forward pass and
 # two in the backward pass, plus a small one with the counts. Each moves every token once per chosen expert.
 
-# %%
+# %% tags=["measures"]
 MOE_LAYERS = 4
 all_to_alls = results["experts, transformers"]["sent"]["all-to-all"][0] / MOE_LAYERS
 claim("ep-per-layer", "All-to-alls of a mixture-of-experts layer under transformers' ep_size, forward and backward, the counts included",
       all_to_alls, kind="measured", at_least=5, at_most=5)
+
+# %%
 MOE_TOKENS, MOE_WIDTH, CHOSEN = 8192, 2048, 8
 ep_bytes = 4 * 7 / 8 * MOE_TOKENS * CHOSEN * MOE_WIDTH * 2
 claim("ep-bytes", "Bytes that a rank of 8 sends for one layer of the Qwen3-30B-A3B class, 8,192 tokens per rank, tokens spread evenly, bf16",

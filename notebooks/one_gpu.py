@@ -14,21 +14,26 @@
 # %% [markdown]
 # # Training on one GPU
 #
-# **What do gradient accumulation, activation checkpointing and 16-bit precision cost in time *on this machine*, and do
-# they leave the loss as it is?**
+# **What do gradient accumulation, activation checkpointing and 16-bit precision cost in
+# time *on this machine*, and do they leave the loss as it is?**
 #
-# `Trainer` trains BERT, one method after another, and every optimizer step is timed. A data-center GPU trains
-# BERT-large at 32 x 512 tokens and a 1B Llama, a smaller GPU BERT-large at 8 x 512 tokens, a CPU BERT-base at 8 x 128
-# tokens. The weights are random, because neither time nor memory depends on their values.
+# `Trainer` trains BERT, one method after another, and every optimizer step is timed. A
+# data-center GPU trains BERT-large at 32 x 512 tokens and a 1B Llama, a smaller GPU
+# BERT-large at 8 x 512 tokens, a CPU BERT-base at 8 x 128 tokens. The weights are random,
+# because neither time nor memory depends on their values.
 #
 # What to expect:
 #
-# - *Accumulation* does the same work in smaller pieces. A machine that was full stays as fast, another gets slower.
-# - *Checkpointing* computes the forward pass twice: a third more work, less what is not computed again.
+# - *Accumulation* does the same work in smaller pieces. A machine that was full stays as
+#   fast, another gets slower.
+# - *Checkpointing* computes most of the forward pass a second time: nearly one part of
+#   work on top of three.
 # - *16 bits* speed up the matrix products, and nothing else.
-# - The loss does not change, up to rounding. A method that learns something else is not a method.
+# - The loss does not change, up to rounding. A method that learns something else is not a
+#   method.
 #
-# The memory of these steps at full size needs no GPU: it is in the notebook *Memory anatomy*.
+# The memory of these steps at full size needs no GPU: it is in the notebook *Memory
+# anatomy*.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -70,8 +75,9 @@ start("one_gpu")
 # ## The size that fits this machine
 #
 # For a run of your own, load a real checkpoint:
-# `AutoModelForSequenceClassification.from_pretrained("google-bert/bert-large-uncased", dtype=torch.float32)`.
-# Dropout is off here, so that all methods compute the same loss and can be compared.
+# `AutoModelForSequenceClassification.from_pretrained("google-bert/bert-large-uncased",
+# dtype=torch.float32)`. Dropout is off here, so that all methods compute the same loss
+# and can be compared.
 
 # %%
 GPU, GiB = torch.cuda.is_available(), 2**30
@@ -108,8 +114,12 @@ print(f"{bert.label}, {bert.batch_size} x {bert.length} tokens per optimizer ste
 # %% [markdown]
 # ## One run
 #
-# `Trainer` does the work, and a callback reads the clock: wall time around a synchronized step on a GPU, CPU time of
-# one thread on a CPU. The first step of each run warms up and does not count.
+# `Trainer` does the work, and a callback reads the clock: wall time around a synchronized
+# step on a GPU, CPU time of one thread on a CPU. The first step of each run warms up and
+# does not count.
+#
+# Three steps are few, and enough for time and memory: every step of these shapes does the
+# same work.
 
 # %% tags=["measures"]
 STEPS, SEEDS = 3, range(3)  # optimizer steps of a run; runs of each method, in turn
@@ -139,8 +149,9 @@ def random_text(setup):
     return [{"input_ids": row, "labels": row if setup is llama else int(row[0] % 2)} for row in rows]
 
 # %% [markdown]
-# One line here is not obvious, and a section below is about it: `accepts_loss_kwargs = False`. BERT's loss is a mean
-# over the rows, so `Trainer` must divide it by the number of micro-batches.
+# One line here is not obvious, and a section below is about it: `accepts_loss_kwargs =
+# False`. BERT's loss is a mean over the rows, so `Trainer` must divide it by the number
+# of micro-batches.
 
 # %% tags=["measures"]
 class Run(NamedTuple):
@@ -175,8 +186,9 @@ def train(setup, seed=0, dtype=torch.float32, divide_loss=True, **arguments):
 # %% [markdown]
 # ## The methods, in turn
 #
-# Runs are interleaved, and the fastest step of each method counts: a disturbance only makes a step slower. A T4 or V100
-# has no bf16 in hardware and takes fp16. A CPU without it is left out: the notebook on CPUs says how slow it is there.
+# Runs are interleaved, and the fastest step of each method counts: a disturbance only
+# makes a step slower. A T4 or V100 has no bf16 in hardware and takes fp16. A CPU without
+# it is left out: the notebook on CPUs says how slow it is there.
 
 # %% tags=["measures"]
 BF16 = native_bf16()
@@ -207,14 +219,19 @@ def ladder(setup):
                 torch.backends.fp32_precision = "ieee"  # tf32=True stays on in the process
     return runs
 
+# %% [markdown]
+# Now the runs. Each method trains from the same weights on the same rows, once for each
+# seed. A seed draws other weights, so three seeds say whether a difference of the losses
+# is one of the method or of the start.
 
+# %% tags=["measures"]
 bert_runs = ladder(bert)
 llama_runs = ladder(llama) if GPU and bert.batch_size == 32 else {}  # a 1B model needs the large GPU
 
 # %% [markdown]
-# *Model FLOPs utilization* is what the step computes, without recomputation, over what the machine could compute in
-# that time. The rate that the machine can reach is measured here, with one large matrix product per precision. The
-# FLOPs of the step are traced.
+# *Model FLOPs utilization* is what the step computes, without recomputation, over what
+# the machine could compute in that time. The rate that the machine can reach is measured
+# here, with one large matrix product per precision. The FLOPs of the step are traced.
 
 # %% tags=["measures"]
 from dryrun.trace import training_step
@@ -272,9 +289,10 @@ plots.bars(speeds, "speed of an optimizer step against fp32, x", baseline=1)
 # %% [markdown]
 # ## The same loss?
 #
-# The largest relative difference from the fp32 loss, over all steps and seeds. Accumulation and checkpointing compute
-# the same numbers in another order, so theirs must be tiny. Mixed precision rounds each product, so its loss may
-# differ in the third digit.
+# A method must not buy speed with another result. The largest relative difference from
+# the fp32 loss, over all steps and seeds. Accumulation and checkpointing compute the same
+# numbers in another order, so theirs must be tiny. Mixed precision rounds each product,
+# so its loss may differ in the third digit.
 
 # %% tags=["measures"]
 def difference(name):
@@ -294,22 +312,28 @@ for name, method, words, most in (
 # %% [markdown]
 # ## The accumulation trap
 #
-# `Trainer` asks a model whether it can normalize its loss over all micro-batches, and takes `**kwargs` in its `forward`
-# for a yes. BERT's classifier has the `**kwargs` and ignores them. Then nobody divides: the loss and its gradients come
-# out too large, by the number of micro-batches. `model.accepts_loss_kwargs = False` tells `Trainer` the truth.
+# `Trainer` asks a model whether it can normalize its loss over all micro-batches, and
+# takes `**kwargs` in its `forward` for a yes. BERT's classifier has the `**kwargs` and
+# ignores them. Then nobody divides: the loss and its gradients come out too large, by the
+# number of micro-batches. `model.accepts_loss_kwargs = False` tells `Trainer` the truth.
+#
+# Adam hides the error, because the scale of the gradients does not change its update. The
+# logged loss shows it, and so does gradient clipping, which then clips every step. The
+# run below leaves the line out, on purpose.
 
 # %% tags=["measures"]
 undivided = train(bert, divide_loss=False, **methods(bert)["accumulation, 4 micro-batches"])
-_ = claim("accumulation-trap", "Loss of BERT's classifier with 4 accumulated micro-batches in Trainer against one batch, "
-      "without accepts_loss_kwargs = False", undivided.losses[0] / bert_runs["fp32"][0].losses[0], "x", kind="measured",
-      at_least=3.9, at_most=4.1)
+_ = claim("accumulation-trap", "Loss of BERT's classifier with 4 accumulated micro-batches in Trainer against one "
+          "batch, without accepts_loss_kwargs = False", undivided.losses[0] / bert_runs["fp32"][0].losses[0], "x",
+          kind="measured", at_least=3.9, at_most=4.1)
 
 # %% [markdown]
 # ## The dtype trap
 #
-# Since transformers 5, `from_pretrained` loads a checkpoint in the dtype it was saved in. Many language models are saved
-# in bf16. With `bf16=True` on top, that is *pure* bf16 training, not mixed precision: no fp32 weights anywhere. What
-# that does at the learning rates of fine-tuning is in the notebook *Optimizers*.
+# Since transformers 5, `from_pretrained` loads a checkpoint in the dtype it was saved in.
+# Many language models are saved in bf16. With `bf16=True` on top, that is *pure* bf16
+# training, not mixed precision: no fp32 weights anywhere. What that does at the learning
+# rates of fine-tuning is in the notebook *Optimizers*.
 
 # %%
 small = BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=1, num_attention_heads=1)
@@ -320,7 +344,8 @@ for asked in ({}, {"dtype": torch.float32}):
 # %% [markdown]
 # ## Does the trace tell the truth?
 #
-# On a GPU: the peak that PyTorch's allocator counts in the fp32 run, against the peak traced on fake tensors.
+# On a GPU: the peak that PyTorch's allocator counts in the fp32 run, against the peak
+# traced on fake tensors.
 
 # %% tags=["measures"]
 _ = claim("traced-against-allocated", "Peak memory by the allocator against the traced peak, fp32",
@@ -330,9 +355,13 @@ _ = claim("traced-against-allocated", "Peak memory by the allocator against the 
 # %% [markdown]
 # ## What others measured on GPUs
 #
-# Hugging Face published the first table in 2022: BERT-large, 512 sequences of 512 tokens, one Tesla V100-SXM2. The
-# versions of torch and transformers are not stated. Memory is that of the whole device. The torchtitan team published
-# the second at the end of 2024: Llama 3.1 8B on eight H100, two sequences on each.
+# Hugging Face published the first table in 2022: BERT-large, 512 sequences of 512 tokens,
+# one Tesla V100-SXM2. The versions of torch and transformers are not stated. Memory is
+# that of the whole device. The torchtitan team published the second at the end of 2024:
+# Llama 3.1 8B on eight H100, two sequences on each.
+#
+# A V100 has no bf16; an H100 has fast 16-bit and 8-bit products. So the first table tells
+# how the methods compare, and the second what a GPU of today adds.
 
 # %%
 V100 = ("https://github.com/huggingface/transformers/blob/0016acf7ef421c7fe8eff7945de52c71896c3b01/"
@@ -378,10 +407,13 @@ for name, sentence, value in (
 # %% [markdown]
 # ## What came out, and what to do
 #
-# - **Take 16 bits first.** It is the only method here that makes a step faster, and the loss stays close to fp32. Take
-#   fp16 on a V100 or T4, bf16 on everything newer.
-# - **Checkpointing and accumulation buy memory with time.** Take them when the batch does not fit, and only then. The
-#   loss stays the same up to rounding.
-# - **Test the division of the loss** when you accumulate with a model that is not a causal language model.
-# - **Print `model.dtype`** before a long run. Weights in bf16 under `bf16=True` are pure bf16.
-# - On an H100, `torch.compile` and float8 come after these: others' figures above say how much.
+# - **Take 16 bits first.** It is the only method here that makes a step faster, and the
+#   loss stays close to fp32. Take fp16 on a V100 or T4, bf16 on everything newer.
+# - **Checkpointing and accumulation buy memory with time.** Take them when the batch does
+#   not fit, and only then. The loss stays the same up to rounding.
+# - **Test the division of the loss** when you accumulate with a model that is not a
+#   causal language model.
+# - **Print `model.dtype`** before a long run. Weights in bf16 under `bf16=True` are pure
+#   bf16.
+# - On an H100, `torch.compile` and float8 come after these: others' figures above say how
+#   much.

@@ -62,6 +62,7 @@ from dryrun.ranks import many_layers
 set_matplotlib_formats("svg")
 plt.rcParams["svg.hashsalt"] = "sharding"  # the same figure at every run
 GB = 1e9
+os.chdir(tempfile.mkdtemp())  # where the programs go
 start("sharding")
 
 # %% [markdown]
@@ -280,8 +281,8 @@ claim("offload-time", "Time of these bytes at the peak rate of PCIe 4.0 with 16 
 # in turn. The other reads the host memory of each rank while it loads a checkpoint: there, memory that is freed goes back
 # to the system at once, which costs time.
 
-# %%
-START = r'''
+# %% tags=["measures"]
+# %%writefile shared.py
 import contextlib, ctypes, gc, json, logging, os, sys, threading, time, warnings
 
 import torch
@@ -301,12 +302,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from evidence.measure import rounds
 from dryrun.ranks import RankTracker
 
 disable_progress_bar()
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
-deepspeed.runtime.compiler.compile = lambda **_: lambda function: function  # Muon, which nobody uses here, loads Inductor
 torch.set_num_threads(1)
 gpu, folder = torch.cuda.is_available(), sys.argv[1]
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
@@ -322,9 +320,11 @@ def sharded(model, layers=True, **options):
     for layer in model.model.layers if layers else []:
         fully_shard(layer, mesh=mesh, **options)
     return fully_shard(model, mesh=mesh, **options)
-'''
 
-TRAIN = r'''
+# %% tags=["measures"]
+# %%writefile train.py
+from shared import *
+
 # 1. Losses
 found = {}
 config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000, use_cache=False)
@@ -427,7 +427,7 @@ ways = {"DDP": replicated(built(timed)), "ZeRO-1": replicated(built(timed)), "FS
 optimizers = {name: adamw(model) for name, model in ways.items()}
 optimizers["ZeRO-1"] = ZeroRedundancyOptimizer(ways["ZeRO-1"].parameters(), torch.optim.AdamW, lr=3e-3)
 seconds = {name: [] for name in ways}
-for number in range(1 + rounds(3)):
+for number in range(1 + 3):
     for name, model in ways.items():
         dist.barrier()
         clock = time.perf_counter if gpu else time.process_time
@@ -442,9 +442,14 @@ for number in range(1 + rounds(3)):
 del ways, optimizers, model
 if rank == 0:
     print("RESULT", json.dumps({"losses": found, "memory": memory, "seconds": seconds}), flush=True)
-'''
 
-LOAD = r'''
+dist.barrier()
+dist.destroy_process_group()
+
+# %% tags=["measures"]
+# %%writefile load.py
+from shared import *
+
 # Host memory while a checkpoint is loaded
 if os.path.exists("/proc/self/status"):  # Linux. M_MMAP_THRESHOLD: larger blocks go back to the system as soon as they are freed
     ctypes.CDLL(None).mallopt(-3, 65536)
@@ -531,24 +536,19 @@ for way in (at_load, from_shards, whole, broadcast, converted, unpickled) if os.
 
 if rank == 0:
     print("RESULT", json.dumps({"host": host, "size": size}), flush=True)
-'''
 
-END = r'''
 dist.barrier()
 dist.destroy_process_group()
-'''
 
+# %% tags=["measures"]
 home = str(Path(evidence.__file__).resolve().parent.parent)
 paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 environment = {} if home in paths else {"PYTHONPATH": os.pathsep.join([home, *paths])}
 if torch.cuda.device_count() < 2:
     environment |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 result = {}
-for part in (TRAIN, LOAD):
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, "two_ranks.py")
-        program.write_text(START + part + END)
-        run = run_ranks(program, folder, processes=2, timeout=900, environment=environment)
+for program in ("train.py", "load.py"):
+    run = run_ranks(program, tempfile.mkdtemp(), processes=2, timeout=900, environment=environment)
     result |= json.loads(next(line for line in run.stdout[0].splitlines() if line.startswith("RESULT "))[7:])
 
 # %% [markdown]
@@ -556,7 +556,7 @@ for part in (TRAIN, LOAD):
 #
 # Six steps from the same weights. DeepSpeed clips gradients at norm 1 when the configuration says nothing of it.
 
-# %%
+# %% tags=["measures"]
 losses = result["losses"]
 reference, clipped = losses["one process"], losses["one process, clipped at 1"]
 
@@ -585,7 +585,7 @@ claim("deepspeed-clipped", "Largest difference of the same loss from one process
 # %% [markdown]
 # ### Memory: wrap the layers, not only the root
 
-# %%
+# %% tags=["measures"]
 memory = result["memory"]
 small_parameters = memory.pop("parameters")
 zero_sent = memory.pop("ZeroRedundancyOptimizer")["bytes"]
@@ -606,7 +606,7 @@ claim("every-layer", "What FSDP2 on every layer saves of the peak of DDP on 2 ra
 # `ZeroRedundancyOptimizer` all-reduces the gradients as DDP does, and then each rank broadcasts the weights that it updated.
 # Round a ring, with n ranks: the all-reduce passes each byte on 2 (n-1)/n times, the broadcasts of all ranks (n-1)/n times.
 
-# %%
+# %% tags=["measures"]
 claim("zero-optimizer-sent", "Bytes that a rank sends with ZeroRedundancyOptimizer against DDP, fp32, counted on 2 ranks",
       (2 * zero_sent["all-reduce"] + zero_sent["broadcast"]) / (2 * memory["DDP"]["bytes"]["all-reduce"]), "x", kind="measured",
       at_least=1.49, at_most=1.51)
@@ -616,7 +616,7 @@ claim("zero-optimizer-sent", "Bytes that a rank sends with ZeroRedundancyOptimiz
 #
 # On a CPU: CPU time of rank 0 with all its threads, gloo on the loopback. It shows what the hooks and copies cost, not the wire.
 
-# %%
+# %% tags=["measures"]
 seconds = {name: min(values) for name, values in result["seconds"].items()}
 one_gpu = "this machine has fewer than two GPUs" if torch.cuda.device_count() == 1 else None
 CLOCK = "Wall time" if torch.cuda.is_available() else "CPU time of rank 0"
@@ -642,7 +642,7 @@ for name, way, what, low, high in (
 #
 # Anonymous memory of each rank (`RssAnon`): pages of a mapped file are shared by the ranks, and the system can drop them.
 
-# %%
+# %% tags=["measures"]
 NAMES = {
     "at_load": "from_pretrained with DistributedConfig",
     "from_shards": "empty model, torch.distributed.checkpoint",

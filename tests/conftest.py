@@ -43,8 +43,10 @@ claim("step-speed", "Speed of that step against another one", 2.3, "x", kind="me
       spread={{"min": 0.1, "max": 0.2, "repeats": 5}})
 
 # %%
-table("by-batch", "Peak memory by batch size", {{"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}},
-      [{{"batch": 1, "plain": 3.0, "checkpointed": 2.0}}, {{"batch": 2, "plain": 5.0, "checkpointed": None}}], kind="traced")
+table("by-batch", "Peak memory by batch size",
+      {{"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}},
+      [{{"batch": 1, "plain": 3.0, "checkpointed": 2.0}}, {{"batch": 2, "plain": 5.0, "checkpointed": None}}],
+      kind="traced")
 """
 PAGE = """\
 ---
@@ -54,7 +56,7 @@ description: A page of the tests.
 
 # Tiny
 
-The step takes [[tiny:peak-memory]] and runs at [[tiny:step-speed]] the speed.
+The peak memory of the step is [[tiny:peak-memory]]. It runs at [[tiny:step-speed]] the speed of another one.
 
 ```python
 --8<-- "guide/step.py:step"

@@ -4,8 +4,10 @@ Each run is a fresh `python`, `torchrun` or `bash` on an unaltered copy of the f
 environment. The tests of a session share the output of a run, across the workers of pytest-xdist too.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -13,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -62,6 +63,15 @@ def run(name, *arguments, processes=1, torchrun=None, timeout=300, environment=N
     if made.returncode is None or (check and made.returncode):
         pytest.fail(failure(name, made, timeout), pytrace=False)
     return made
+
+
+def load(name):
+    """A program as a module, to test what it defines: imported whole, in an empty folder, as its reader would import it."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, SNIPPETS / name)
+    module = importlib.util.module_from_spec(spec)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        spec.loader.exec_module(module)
+    return module
 
 
 def failure(name, made, timeout=None):
@@ -159,6 +169,8 @@ def _environment(name, more, commands):
     kept = {key: value for key, value in os.environ.items() if key in KEPT}
     kept["PATH"] = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     kept["HF_HUB_OFFLINE"] = "1"
+    # What DeepSpeed compiles. In the user's cache, the lock of a run that was killed would hold up every later run.
+    kept["TORCH_EXTENSIONS_DIR"] = str(_test_folder() / "torch_extensions")
     if USES_OUR_PACKAGES.search((SNIPPETS / name).read_text()):  # the pages say: PYTHONPATH=. in a checkout, or pip install
         kept["PYTHONPATH"] = str(ROOT)
     return kept | {key: str(value) for key, value in more.items()}
@@ -168,7 +180,7 @@ def _end(job):
     """Kills the program and all that it started: torchrun gives each rank a session, so killing a group is not enough."""
     everything = [*psutil.Process(job.pid).children(recursive=True), psutil.Process(job.pid)]
     for process in everything:
-        with suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(everything, timeout=10)
 

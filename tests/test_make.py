@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -37,22 +35,6 @@ def test_a_python_that_is_too_old_is_told_which_one_is_needed(tmp_path):
     assert done.returncode != 0
     assert "Python 3.9.2, and this project needs Python 3.11 or later. Fix: name one, PYTHON=" in done.stderr
     assert not (tmp_path / ".venv").exists()
-
-
-@pytest.mark.parametrize("slow", [True, False])
-def test_a_python_of_pyenv_without_optimisation_gives_way_to_the_systems_own_if_that_will_do(slow, tmp_path):
-    on_path = tmp_path / "python3"
-    on_path.write_text(f"#!/bin/sh\nexit {int(not slow)}\n")  # what it says to the question whether it is slow
-    on_path.chmod(0o755)
-    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-    planned = make("--dry-run", ".venv/bin/python", folder=tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin").stdout
-    system = Path("/usr/bin/python3")
-    asked = "import sys, venv, ensurepip, sysconfig; print(sys.version_info >= (3, 11), sysconfig.get_path('include'))"
-    said = (
-        subprocess.run([system, "-c", asked], capture_output=True, text=True).stdout.split() if system.exists() else []
-    )
-    will_do = said[:1] == ["True"] and Path(said[1], "Python.h").exists()
-    assert f"python={system if slow and will_do else 'python3'};" in planned
 
 
 def test_a_failed_download_says_that_the_same_command_goes_on(tmp_path):

@@ -64,8 +64,10 @@ KNOWN = [
     ("launching/ray_train.py", "`ray.train.torch`", "the same"),
     ("launching/ray_train.py", "`train`", "the program of that name lies beside it"),
 ]
-RULES = """unknown-argument missing-argument too-many-positional-arguments parameter-already-assigned no-matching-overload
-missing-attribute import-not-found unresolved-reference deprecated""".split()
+RULES = [
+    "unknown-argument", "missing-argument", "too-many-positional-arguments", "parameter-already-assigned",
+    "no-matching-overload", "missing-attribute", "import-not-found", "unresolved-reference", "deprecated",
+]  # fmt: skip
 
 
 def name_of(path):

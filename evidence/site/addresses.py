@@ -6,10 +6,10 @@ goes by hand, and who takes it out accepts that such links break.
 
 from pathlib import Path
 
-from . import redirects
-from .links import ANCHOR, anchors_of
 from ..problems import Problem, nearest, read_text
 from ..records import write_atomically
+from . import redirects
+from .links import ANCHOR, anchors_of
 
 FILE, DOCS = Path("addresses.txt"), redirects.DOCS
 HEAD = "# Every page and section, since links from elsewhere lead there. `make addresses` adds new ones.\n"

@@ -129,7 +129,7 @@ def builds(folder, say):
 
 def build(folder, source=".", **environment):
     """Builds a site in a process of its own; returns the CPU time."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("SITE_URL", "MIKE_DOCS_VERSION")}
+    kept = {name: value for name, value in os.environ.items() if name != "SITE_URL"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(Path(folder).resolve())],

@@ -27,17 +27,34 @@ TAKEN_AWAY = re.compile(
     r"\b(saves?|saving|lowers?|frees?|cuts?|shrinks?|falls?|drops?|faster|slower|grows?|rises?|gains?|adds?)"
     r"(?:\s+(?:(?!to\b|from\b|at\b|not\b)[\w-]+)){0,3}?\s+(?:by\s+)?(?:only\s+|about\s+|another\s+)?$"
 )
-VERDICT = re.compile(r"\b(faster|slower|quicker)\b(?![^(:]*\b(?:than|as)\b[^(:]*\b(?:but|while)\b)[^(:\[\]]*[(:]\s*(?:at\s+|only\s+)?$")
-DENIED = re.compile(r"\b(?:no|not|never|nothing|hardly|neither|nor|if|when|where|whether|cannot|isn't|less|how|may|can|why)\b", re.I)
+VERDICT = re.compile(
+    r"\b(faster|slower|quicker)\b(?![^(:]*\b(?:than|as)\b[^(:]*\b(?:but|while)\b)[^(:\[\]]*[(:]\s*(?:at\s+|only\s+)?$"
+)
+DENIED = re.compile(
+    r"\b(?:no|not|never|nothing|hardly|neither|nor|if|when|where|whether|cannot|isn't|less|how|may|can|why)\b", re.I
+)
 SPEED = re.compile(r"\b(?:speed|throughput|fast(?:er)?|[\w-]+/s|per second|bandwidth)\b", re.I)
 TIME = re.compile(r"\b(?:time|seconds?|duration|latency|slow(?:er)?|hours|minutes|ms|wait(?:ing)?|cost)\b", re.I)
-MEMORY = re.compile(r"\b(?:memory|peak|bytes|weights?|activations?|state|floor|cache|buffers?|file|size|[KMG]i?B|gradients|logits|holds)\b", re.I)
-SENT = re.compile(rf"{MEMORY.pattern}|\bsen[dt]s?\b|\btraffic\b", re.I)
-QUANTITY = {"speed": SPEED, "throughput": SPEED, "time": TIME, "memory": MEMORY, "peak": MEMORY, "bytes": SENT, "size": MEMORY}
-EMPTY_WORDS = set(
-    "an the of in on at to and or with without against by for from as is are that this than it its their which what who one two "
-    "three after before where no not all each other same".split()
+MEMORY = re.compile(
+    r"\b(?:memory|peak|bytes|weights?|activations?|state|floor|cache|buffers?|file|size|[KMG]i?B|gradients|logits|holds)\b",
+    re.I,
 )
+SENT = re.compile(rf"{MEMORY.pattern}|\bsen[dt]s?\b|\btraffic\b", re.I)
+QUANTITY = {
+    "speed": SPEED,
+    "throughput": SPEED,
+    "time": TIME,
+    "memory": MEMORY,
+    "peak": MEMORY,
+    "bytes": SENT,
+    "size": MEMORY,
+}
+EMPTY_WORDS = {
+    "an", "the", "of", "in", "on", "at", "to", "and", "or", "with", "without", "against", "by", "for", "from", "as",
+    "is", "are", "that", "this", "than", "it", "its", "their", "which", "what", "who", "one", "two", "three", "after",
+    "before", "where", "no", "not", "all", "each", "other", "same",
+}  # fmt: skip
+FEW = 8  # claims
 RATIOS = ("x", "%", "")
 MODEL = re.compile(r"\b(BERT-(?:large|base)|GPT-2|DistilBERT|Mixtral|T5|ViT|\d+(?:\.\d+)?B)\b(?!/s)")
 CONDITION = re.compile(
@@ -75,10 +92,12 @@ def _is_stranger(notebook, name, around, found):
     """Whether claim and text share fewer than two words, where a word that few claims of the notebook have counts twice."""
     sentences = {key: entry["sentence"] for record in found[notebook] for key, entry in record.data["claims"].items()}
     all_words = {key: _words(f"{sentence} {key}") for key, sentence in sentences.items()}
-    if sentences[name].startswith("The same"):
-        return False  # its words are those of another claim
+    if sentences[name].startswith("The same") or len(sentences) < FEW:
+        return False  # its words are those of another claim, or there is hardly another that could be meant
     shared = all_words[name] & _words(CLAIM.sub(" ", around))
-    return sum(2 if sum(word in words for words in all_words.values()) <= len(all_words) / 5 else 1 for word in shared) < 2
+    return (
+        sum(2 if sum(word in words for words in all_words.values()) <= len(all_words) / 5 else 1 for word in shared) < 2
+    )
 
 
 @functools.cache
@@ -105,15 +124,21 @@ def _wrong(entries, clause, after, around):
     if ratio := OF_A_RATIO.match(after):
         said = " ".join(ratio[0].split())
         if unit not in RATIOS:
-            yield f"is in {unit}, and “{said}” follows, which needs a ratio", f"name a ratio, or change the words: {is_about}"
-        elif ratio[1] in QUANTITY and not QUANTITY[ratio[1]].search(sentence) and not sentence.startswith("The same"):
-            yield f"is no ratio of {ratio[1]}", f"name one, or change the words: {is_about}"
-        elif ratio[1] in ("speed", "time") and (other := _other_way(ratio[1], sentence)):
-            yield f"is a ratio of {other}, and “{said}” follows", f"write “the {other}”, or name another claim: {is_about}"
+            yield (
+                f"is in {unit}, and “{said}” follows, which needs a ratio",
+                f"name a ratio, or change the words: {is_about}",
+            )
+        elif ratio[1] in QUANTITY and not sentence.startswith("The same"):
+            is_other = ratio[1] in ("speed", "time") and _starts(sentence) not in (ratio[1], None)
+            if is_other or not QUANTITY[ratio[1]].search(sentence):
+                yield f"is no ratio of {ratio[1]}", f"name one, or change the words: {is_about}"
     word = COMPARED.match(after) or TAKEN_AWAY.search(clause)
     if word and unit not in ("x", "") and min(values, default=0) < 0:
         shown = format_value(min(values), unit)
-        yield f"is {shown} in a record, and “{word[1]}” says that it is more than nothing", f"turn the words round: {is_about}"
+        yield (
+            f"is {shown} in a record, and “{word[1]}” says that it is more than nothing",
+            f"turn the words round: {is_about}",
+        )
     if word and unit == "x" and word is not TAKEN_AWAY and COMPARED.match(after) and min(values, default=1) < 1:
         shown = format_value(min(values), unit)
         yield f"is {shown} in a record, which is not “{word[1]}”", f"turn the words or the ratio round: {is_about}"
@@ -123,7 +148,10 @@ def _wrong(entries, clause, after, around):
     for name in said.keys() & stated.keys():
         if not (said[name] | numbers) & stated[name]:
             here, there = (", ".join(sorted(names)) for names in (said[name], stated[name]))
-            yield f"is about {name} {there}, and the words beside it are about {here}", f"name the claim that is meant: {is_about}"
+            yield (
+                f"is about {name} {there}, and the words beside it are about {here}",
+                f"name the claim that is meant: {is_about}",
+            )
     verdict = VERDICT.search(clause)
     if verdict and unit == "x" and values and not DENIED.search(clause):
         faster = _starts(sentence) == ("speed" if verdict[1] != "slower" else "time")
@@ -151,8 +179,3 @@ def _starts(sentence):
     if speed and time:
         return "speed" if speed.start() < time.start() else "time"
     return "speed" if speed else "time" if time else None
-
-
-def _other_way(said, sentence):
-    quantity = _starts(sentence)
-    return quantity if quantity and quantity != said else None

@@ -124,7 +124,7 @@ def executable(own=None):
     path = next(filter(None, found), None)
     if not path:
         what = f"CHROMIUM={named} is no program" if named else "there is no Chromium on this machine"
-        raise Problem("evidence/browser.py", what, INSTALL)
+        raise Problem("evidence/site/browser.py", what, INSTALL)
     return path
 
 
@@ -134,7 +134,7 @@ def chromium():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise Problem("evidence/browser.py", "playwright is not installed", "make install") from None
+        raise Problem("evidence/site/browser.py", "playwright is not installed", "make install") from None
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=executable(playwright.chromium.executable_path),
@@ -149,38 +149,26 @@ def chromium():
 class Visit:
     """What one first visit of a page fetched: {path: bytes}, the hosts it asked, and what the console said.
 
-    look: a function of the open tab; what it returns is `seen`. tab: one that is open already, and forgets first what it has
-    kept; a context of its own would take a process of its own.
+    look: a function of the open tab, called once the page is there; what it returns is `seen`.
     """
 
-    def __init__(self, browser, host, page, look=None, tab=None, **context):
+    def __init__(self, browser, host, page, look=None, **context):
         self.page, self.hosts, self.messages = page, set(), []
-        opened = tab or browser.new_page(**{"viewport": PHONE, **context})
-        if tab:
-            forget(tab, host)
+        opened = browser.new_page(**{"viewport": PHONE, **context})
         host.served.clear()
         own = {"", urlsplit(host.origin).netloc}
-        heard = [
-            (opened.context, "request", lambda request: self.hosts.update({urlsplit(request.url).netloc} - own)),
-            (opened, "console", lambda message: self.messages.append(message.text)),
-            (opened, "pageerror", lambda error: self.messages.append(str(error))),
-        ]
-        for source, event, listener in heard:
-            source.on(event, listener)
+        opened.on("request", lambda request: self.hosts.update({urlsplit(request.url).netloc} - own))
+        opened.on("console", lambda message: self.messages.append(message.text))
+        opened.on("pageerror", lambda error: self.messages.append(str(error)))
         opened.goto(host.address + page)
         self.seen = look(opened) if look else None
-        opened.wait_for_load_state("networkidle")  # after a look, which takes longer than that
+        opened.wait_for_load_state("networkidle")
         icon = opened.locator("link[rel~=icon]").first.get_attribute("href")
         address = opened.evaluate("link => new URL(link, document.baseURI).href", icon)
-        if urlsplit(address).path.removeprefix(host.path) not in dict(
-            host.served
-        ):  # which no page without a window asks for
+        if urlsplit(address).path.removeprefix(host.path) not in dict(host.served):  # a browser without a window omits it
             urlopen(Request(address, headers={"Accept-Encoding": "gzip"})).read()
         self.fetched = dict(host.served)
-        for source, event, listener in heard:
-            source.remove_listener(event, listener)
-        if not tab:
-            opened.close()
+        opened.close()
 
     @property
     def figures(self):
@@ -192,31 +180,13 @@ class Visit:
         return sum(self.fetched.values()) - sum(self.figures.values())
 
 
-def forget(tab, host):
-    """Leaves a tab without anything that a page of the host has stored there: the next visit is a first one."""
-    session = tab.context.new_cdp_session(tab)
-    session.send("Network.clearBrowserCache")
-    session.send("Storage.clearDataForOrigin", {"origin": host.origin, "storageTypes": "all"})
-    session.detach()
-    if tab.url.startswith(host.origin):
-        tab.evaluate("sessionStorage.clear()")
-
-
-def violations(tab, include=("html",), exclude=(), rules=(), contrast="*"):
-    """What axe-core finds wrong with the page in a tab, one line for each rule and element.
-
-    include, exclude: selectors of what it looks at; rules: those that it tries, all if none is named; contrast: a selector
-    of the text whose contrast it computes, which takes most of its time.
-    """
+def violations(tab, inside="html"):
+    """What axe-core finds wrong inside an element of the page in a tab, one line for each rule and element."""
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
-    tab.evaluate("selector => axe.configure({rules: [{id: 'color-contrast', selector}]})", contrast)
-    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
-    where = {"include": list(include), "exclude": list(exclude)}
-    run = "async ([where, options]) => (await axe.run(where, options)).violations"
-    found = tab.evaluate(run, [where, options])
+    run = "async inside => (await axe.run(inside, {resultTypes: ['violations']})).violations"
     return [
-        f"{rule['id']} ({rule['help']}): {' '.join(node['target'][-1:]) if isinstance(node['target'][-1], str) else node['target']}"
-        for rule in found
+        f"{rule['id']} ({rule['help']}): {' '.join(map(str, node['target']))}"
+        for rule in tab.evaluate(run, inside)
         for node in rule["nodes"]
     ]

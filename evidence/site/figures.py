@@ -50,7 +50,7 @@ AS = r"as\s+(?:fast|slow|quick|much|large|big|long|small|high|low|cheap)"
 IN_WORDS = re.compile(
     rf"\b(?:twice|thrice|double|triple|half|{PART}\s+of|{COUNT}\s+times)\s+(?:{AS}\b|(?:the|its|their)\s+{RESULT}|{MORE})"
     rf"|(?<!batch\s){PART}\s+(?:{MORE}|off\b)|\bhalf\s+of\s+(?:the|its|their)\s+{RESULT}"
-    rf"|\bby\s+(?:half|{PART})\b(?!\s+(?:per|every|each|a)\b)|\b(?:to|in)\s+half\s+(?:the|its|of)\b|\b(?:cut|cuts|cutting)\s+(?:\S+\s+){{1,4}}in\s+half\b"
+    rf"|\bby\s+(?:half|{PART})\b(?!\s+(?:per|every|each|a)\b)|\b(?:to|in)\s+half\s+(?:the|its|of)\b|\b(?:cut|cuts|cutting)\s+(?:\S+\s+){{1,6}}in\s+half\b"
     rf"|\b(?:halv|doubl|tripl|quadrupl)(?:e|es|ed|ing)\s+(?:the\s+|its\s+|their\s+|your\s+)?{RESULT}"
     rf"|\b(?:two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|hundred|thousand)-?fold\b"
     rf"|\b(?!a\s+hundred\s+per){COUNT}\s+(?:percent|per\s+cent|percentage\s+points)\b"
@@ -60,6 +60,7 @@ IN_WORDS = re.compile(
     rf"|\bfactors?\s+of\s+(?:about\s+|almost\s+|nearly\s+|up\s+to\s+)?{COUNT}\b",
     re.I,
 )
+MATH = r"\$(?=\S)[^$\n]+(?<=\S)\$(?!\d)"
 LINK_TO_SOURCE = r"\[[^\]]*\]\(https?://[^)]*\)"
 MARKUP = r"\]\([^)]*\)|\{[^}]*\}|</?[A-Za-z][^>]*>|<!--[\s\S]*?-->|https?://\S+"
 
@@ -67,7 +68,7 @@ MARKUP = r"\]\([^)]*\)|\{[^}]*\}|</?[A-Za-z][^>]*>|<!--[\s\S]*?-->|https?://\S+"
 def typed(text):
     """(lines before it, figure) of every figure that is neither a claim, nor cited, nor code."""
     for line, paragraph in paragraphs(text):
-        for allowed in (r"\[\[[^\]]*\]\]", LINK_TO_SOURCE, INLINE_CODE, MARKUP):
+        for allowed in (r"\[\[[^\]]*\]\]", LINK_TO_SOURCE, INLINE_CODE, MATH, MARKUP):
             paragraph = without(allowed, paragraph)
         for pattern in (FIGURE, IN_WORDS):
             for match in pattern.finditer(paragraph):

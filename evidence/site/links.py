@@ -64,7 +64,9 @@ def check_nav(docs, notebooks=Path("notebooks"), path=MKDOCS):
     try:
         entries = list(_entries(yaml.load(text, _AnyTag).get("nav")))
     except (yaml.YAMLError, AttributeError) as error:
-        yield Problem(path, f"not YAML with a nav ({getattr(error, 'problem', error)})", "write it as `nav:` with a list")
+        yield Problem(
+            path, f"not YAML with a nav ({getattr(error, 'problem', error)})", "write it as `nav:` with a list"
+        )
         return
     pages = {file.relative_to(docs).as_posix(): file for file in Path(docs).rglob("*.md")}
     pages |= {f"notebooks/{file.stem}.ipynb": file for file in Path(notebooks).glob("*.py")}

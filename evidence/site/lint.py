@@ -12,11 +12,23 @@
 import re
 from pathlib import Path
 
-from .. import records
+from .. import notebook_lint, records
 from ..notebooks import line_of_cell
 from ..problems import Problem, line_of, read_text
 from ..records import find
-from . import beside, figures, links, pages, prose, record_blocks, snippets
+from . import (
+    beside,
+    checks_of_tests,
+    figures,
+    hygiene,
+    links,
+    locks,
+    pages,
+    prose,
+    record_blocks,
+    repository_docs,
+    snippets,
+)
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
 HEADING = re.compile(r"^\s*#{1,6}\s")
@@ -47,8 +59,13 @@ def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
     return problems
 
 
+def check_repository():
+    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, in locks and in tests."""
+    return [*hygiene.check(), *repository_docs.check(), *locks.check(), *checks_of_tests.check()]
+
+
 def check_notebook_prose(path, notebook):
-    """Figures typed into the Markdown cells of a notebook, and into the comments of its code."""
+    """Figures typed into the words of a notebook: its Markdown, its comments, the sentences of its claims."""
     fix = "show it by a claim() in a cell, or link its source"
     for number, cell in enumerate(notebook.cells, 1):
         first = line_of_cell(path, number) or 1
@@ -56,6 +73,11 @@ def check_notebook_prose(path, notebook):
             yield from figures.problems(path, cell.source, first, fix)
         else:
             yield from figures.problems_of_comments(path, cell.source, ".py", first, fix)
+    for call in notebook_lint.calls_of(notebook_lint.cells_of(path.stem)):
+        sentence = call.text("sentence" if call.what == "claim" else "title") or ""
+        for figure in figures.typed_in_claim(sentence):
+            what = f"{call.what} {call.name}: a figure of a result in its own words: {figure}"
+            yield Problem(path, what, "take it out: the value is shown behind the sentence", call.line)
 
 
 def check_comments(folder=SNIPPETS):

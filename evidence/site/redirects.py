@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from .links import anchors_of
 from ..problems import Problem, line_of, nearest, read_text
+from .links import anchors_of
 
 FILE, DOCS = Path("redirects.yml"), Path("docs")
 PAGE = """<!doctype html>

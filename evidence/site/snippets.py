@@ -45,21 +45,27 @@ def check_prose(path, block, snippets):
     for match in RAW_CODE.finditer(text):
         number = block.line + text.count("\n", 0, match.start())
         yield Problem(path, f"<{match[1]}> in a page", FIX.format(snippets), number)
-    before = []  # the lines that may hold this one: each indented less than the next
-    blank = True
+    yield from _indented(path, block, snippets)
+
+
+def _indented(path, block, snippets):
+    before = []  # (indentation, whether it is an item or the like) of the lines that may hold this one
+    after_blank, in_code = True, False
     for number, line in enumerate(block.lines, block.line):
-        if not line.strip():
-            blank = True
+        text = line.expandtabs(4)
+        if not text.strip():
+            after_blank = True
             continue
-        indent = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
-        before = [(at, holds, code) for at, holds, code in before if at < indent]
-        inner = before[-1] if before else (0, False, False)
-        code = blank and indent - (inner[0] if inner[1] else 0) >= (8 if inner[1] else 4)
-        if code and not inner[2]:
-            what = f"an indented code block that is not a snippet: {line.strip()[:60]}"
+        indent = len(text) - len(text.lstrip())
+        before = [(at, holds) for at, holds in before if at < indent]
+        outer, holds = before[-1] if before else (0, False)
+        is_code = (after_blank or in_code) and indent >= (outer + 8 if holds else 4 if not before else outer + 4)
+        if is_code and not in_code:
+            what = f"an indented code block that is not a snippet: {text.strip()[:60]}"
             yield Problem(path, what, FIX.format(snippets), number)
-        before.append((indent, bool(CONTAINER.match(line)), code))
-        blank = code
+        if not is_code:
+            before.append((indent, bool(CONTAINER.match(line))))
+        after_blank, in_code = False, is_code
 
 
 def check_unused(snippets, included):

@@ -27,8 +27,8 @@ def refused(what, *arguments, call=claim, **options):
     assert what in str(caught.value)
 
 
-def test_a_claim_returns_its_value_and_leaves_it_with_its_bound(shown):
-    assert claim("peak-memory", SENTENCE, 12, "GiB", kind="traced", at_least=10, at_most=13) == 12.0
+def test_a_claim_leaves_its_value_with_its_bound(shown):
+    claim("peak-memory", SENTENCE, 12, "GiB", kind="traced", at_least=10, at_most=13)
     (output,) = shown
     data = {
         "name": "peak-memory",
@@ -114,11 +114,12 @@ def test_a_cited_figure_needs_a_link(shown, source):
 
 
 def test_a_cited_figure_needs_no_bound(shown):
-    assert claim("speed", SENTENCE, 2, "x", kind="cited", source="https://example.org/paper") == 2
+    claim("speed", SENTENCE, 2, "x", kind="cited", source="https://example.org/paper")
+    assert len(shown) == 1
 
 
 def test_a_claim_without_a_value_says_why(shown):
-    assert claim("speed", SENTENCE, None, "x", kind="measured", at_least=1, because="this machine has no GPU") is None
+    claim("speed", SENTENCE, None, "x", kind="measured", at_least=1, because="this machine has no GPU")
     data = shown[0]._repr_mimebundle_()["application/vnd.evidence.claim+json"]
     assert data["because"] == "this machine has no GPU" and "value" not in data
     assert repr(shown[0]) == f"{SENTENCE}: does not apply here, because this machine has no GPU"

@@ -1,19 +1,17 @@
 """docs/training/adapters-and-offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
-import ast
 import copy
-import inspect
 import json
 import tempfile
+import types
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 from bitsandbytes.functional import has_avx512bf16
 from bitsandbytes.nn import Linear4bit
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-from programs import too_much_to_read
+from programs import SNIPPETS, run
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from transformers import (
     AutoModelForCausalLM,
@@ -27,12 +25,10 @@ from transformers import (
     set_seed,
 )
 
-from evidence import records
-from dryrun.trace import Tracker, fake, training_step
+from dryrun.trace import fake, training_step
+from dryrun.tracker import Tracker
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "snippets" / "adapters_and_offload"
-SNIPPETS = sorted(FOLDER.glob("*.py"))
+FOLDER = SNIPPETS / "adapters_and_offload"
 SMALL = {
     "hidden_size": 128,
     "intermediate_size": 256,
@@ -117,46 +113,24 @@ def quantized(checkpoint):
 # The programs
 
 
-@pytest.mark.parametrize("name", ["lora.py", "qlora.py", "offload_activations.py"])
-def test_the_programs_with_trainer_run_on_a_cpu(name, run_snippet):
-    defined, printed = run_snippet(f"adapters_and_offload/{name}")
-    assert defined["arguments"].max_steps == 4
-    assert "train_loss" in printed
+@pytest.mark.parametrize(
+    "name",
+    ["adapters_and_offload/lora.py", "adapters_and_offload/qlora.py", "adapters_and_offload/offload_activations.py"],
+)
+def test_the_programs_with_trainer_train_on_a_cpu(name):
+    assert "train_loss" in run(name).stdout
 
 
-def test_the_program_with_cpu_offload_optimizer_runs_on_a_cpu_with_plain_adamw(run_snippet):
-    _, printed = run_snippet("adapters_and_offload/cpu_offload_optimizer.py")
-    assert printed.startswith("loss ")
+def test_the_program_with_cpu_offload_optimizer_runs_on_a_cpu_with_plain_adamw():
+    assert run("adapters_and_offload/cpu_offload_optimizer.py").stdout.splitlines()[-1].startswith("loss ")
 
 
-def test_the_mixture_of_experts_program_prints_total_active_and_peak(run_snippet, monkeypatch):
-    monkeypatch.setenv("EVIDENCE_LAYERS", "2,4")  # whole, its 48 layers take longer
-    _, printed = run_snippet("adapters_and_offload/mixture_of_experts.py")
-    assert printed.splitlines() == [
+def test_the_mixture_of_experts_program_prints_total_active_and_peak():
+    assert run("adapters_and_offload/mixture_of_experts.py").stdout.splitlines()[-3:] == [
         "30.53 billion parameters, 3.35 billion active per token",
         "full fine-tuning in bf16 with AdamW: peak 227 GiB",
         "frozen weights in bf16: 57 GiB",
     ]
-
-
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
-def test_every_argument_is_one_of_the_installed_version_and_not_a_deprecated_one(path):
-    known = {
-        kind.__name__: set(inspect.signature(kind).parameters)
-        for kind in (TrainingArguments, LoraConfig, BitsAndBytesConfig, LlamaConfig, Qwen3MoeConfig)
-    }
-    known["Qwen3MoeConfig"].add("head_dim")  # an attribute that checkpoints set and the model reads
-    for node in ast.walk(ast.parse(path.read_text())):
-        name = getattr(getattr(node, "func", None), "id", "")
-        if isinstance(node, ast.Call) and name in known:
-            given = {keyword.arg for keyword in node.keywords}
-            assert given <= known[name], f"{path.name}:{node.lineno}: {sorted(given - known[name])} unknown to {name}"
-            assert not {argument for argument in given if argument.startswith("gradient_checkpointing")}
-
-
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
-def test_programs_are_short_enough_to_read(path):
-    assert not too_much_to_read(path, 45)
 
 
 # LoRA
@@ -212,18 +186,6 @@ def test_what_the_adapters_add_is_scaled_by_alpha_over_the_rank():
     assert torch.allclose(linear(x), linear.base_layer(x) + scale * b(a(x)), atol=1e-5)
 
 
-def test_a_lora_step_is_faster_on_our_zen_cpus_and_not_on_our_xeon_and_with_few_tokens_on_all():
-    named = {record.machine: record.data for record in records.load_all(ROOT / "results")["adapters_and_offload"]}
-    times = {}
-    for machine in ("epyc-zen3-2core", "epyc-zen4-2core", "intel-xeon-with-amx-2core"):
-        times[machine] = named[machine]["claims"]["lora-time"]["value"]
-        table = named[machine]["tables"]["step-times"]
-        few = dict(zip(table["columns"], table["rows"][0]))
-        assert few["LoRA"] < few["full"]
-    *zen, xeon = times.values()
-    assert max(zen) < 1 <= xeon
-
-
 def test_peft_keeps_the_adapters_of_a_bf16_model_in_fp32_unless_told_otherwise():
     def dtypes(**options):
         model = with_adapters(llama(torch.bfloat16), **options)
@@ -246,9 +208,10 @@ def test_without_inputs_that_require_gradients_reentrant_checkpointing_warns_and
     model = with_adapters(llama())
     model.activation_checkpointing_enable({"use_reentrant": True})
     model.disable_input_require_grads()
-    with warnings.catch_warnings(record=True) as caught, pytest.raises(RuntimeError) as failed:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        step(model)
+        with pytest.raises(RuntimeError) as failed:
+            step(model)
     assert error("no_input_requires_grad") in warned(caught)
     assert raised(failed) == error("no_grad_fn")
 
@@ -360,19 +323,14 @@ def test_the_switch_on_the_layers_keeps_the_gradients_right(checkpoint):
 # Offload
 
 
-def test_offload_is_a_key_that_trainer_takes_out_of_the_checkpointing_arguments():
-    assert 'gc_kwargs.pop("offload", False)' in inspect.getsource(Trainer)
-    assert "offload" in inspect.signature(llama().activation_checkpointing_enable).parameters
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 def test_offloaded_activations_need_an_accelerator():
     with pytest.raises(RuntimeError) as failed:
         trained(llama(), activation_checkpointing=True, activation_checkpointing_kwargs={"offload": True})
     assert raised(failed) == error("pin_memory")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 def test_cpu_offload_optimizer_needs_a_gpu():
     from torchao.optim import CPUOffloadOptimizer
 
@@ -381,22 +339,10 @@ def test_cpu_offload_optimizer_needs_a_gpu():
     assert raised(failed) == error("cpu_offload")
 
 
-def test_cpu_offload_optimizer_takes_the_arguments_of_the_program_and_refuses_accumulation_with_offloaded_gradients():
-    from torchao.optim import CPUOffloadOptimizer
-
-    signature = inspect.signature(CPUOffloadOptimizer)
-    assert list(signature.parameters)[:2] == ["params", "optimizer_class"]
-    assert "offload_gradients" in signature.parameters
-    assert "Not compatible with gradient accumulation" in CPUOffloadOptimizer.__init__.__doc__
-
-
-def test_the_deepspeed_configuration_is_strict_json_and_deepspeed_accepts_it():
+def test_deepspeed_accepts_the_configuration_and_refuses_a_key_that_it_does_not_know():
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig, OffloadDeviceEnum
 
-    def refuse(constant):
-        raise ValueError(constant)
-
-    config = json.loads((FOLDER / "zero_offload.json").read_text(), parse_constant=refuse)
+    config = json.loads((FOLDER / "zero_offload.json").read_text())
     zero = DeepSpeedZeroConfig(**config["zero_optimization"])
     assert zero.stage == 2
     assert zero.offload_optimizer.device == OffloadDeviceEnum.cpu
@@ -421,27 +367,6 @@ def test_deepspeed_estimates_2_bytes_a_parameter_on_the_gpu_and_24_on_the_host()
     assert estimate_zero2_model_states_mem_needs(1000, cpu_offload=True) == (24_000, 2_000)
 
 
-def test_fsdp2s_policy_moves_parameters_gradients_and_state():
-    from torch.distributed.fsdp import CPUOffloadPolicy
-
-    assert CPUOffloadPolicy().pin_memory
-    described = " ".join(CPUOffloadPolicy.__doc__.split())
-    assert "offloads parameters, gradients, and optimizer states" in described
-
-
-def test_deepspeed_sends_gradients_in_fp32_at_the_end_of_every_optimizer_step_with_accumulation_or_without():
-    from deepspeed.runtime.engine import DeepSpeedEngine
-    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
-
-    source = inspect.getsource(DeepSpeedZeroOptimizer.copy_grads_in_partition)
-    _, _, default = source.partition("        if self.cpu_offload:\n")
-    in_16_bits, _, at_the_end = default.partition("            if self.is_gradient_accumulation_boundary():\n")
-    assert "if self.micro_step_id > 0 or not self.is_gradient_accumulation_boundary():" in in_16_bits
-    assert "self.async_accumulate_grad_in_cpu_via_gpu(param)" in in_16_bits
-    assert "self.async_inplace_copy_grad_to_fp32_buffer_from_gpu(param)" in at_the_end
-    assert "grad_accum_dtype = model_dtype" in inspect.getsource(DeepSpeedEngine.get_data_types)  # so not the other way
-
-
 def test_deepspeed_builds_its_cpu_adam_at_the_first_start():
     from deepspeed.git_version_info import installed_ops
     from deepspeed.ops.op_builder import CPUAdamBuilder
@@ -450,17 +375,19 @@ def test_deepspeed_builds_its_cpu_adam_at_the_first_start():
     assert CPUAdamBuilder().sources()[0].endswith("cpu_adam.cpp")
 
 
-def test_deepspeed_refuses_torchs_adamw_in_your_own_loop_and_accelerate_replaces_it():
-    from accelerate import Accelerator
+def test_deepspeed_refuses_torchs_adamw_in_your_own_loop():
     from deepspeed.runtime.engine import DeepSpeedEngine
 
-    source = inspect.getsource(DeepSpeedEngine)
-    kind, message = error("zero_offload")
-    start, _, rest = message.partition("<class 'torch.optim.adamw.AdamW'>")
-    assert f"raise {kind}(msg)" in source
-    assert start in source
-    assert rest in source
-    assert "map_pytorch_optim_to_deepspeed(optimizer)" in inspect.getsource(Accelerator)
+    # As deepspeed.initialize() leaves the engine for this file. All of initialize() would compile C++ first.
+    engine = types.SimpleNamespace(
+        _supported_optims=lambda: [torch.optim.Optimizer],
+        zero_use_cpu_optimizer=lambda: True,
+        zero_force_ds_cpu_optimizer=lambda: True,
+    )
+    optimizer = torch.optim.AdamW(llama().parameters())
+    with pytest.raises(Exception) as failed:
+        DeepSpeedEngine._configure_optimizer(engine, optimizer, None)
+    assert raised(failed) == error("zero_offload")
 
 
 # Mixture-of-experts

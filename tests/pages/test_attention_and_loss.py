@@ -1,15 +1,15 @@
 """docs/training/attention-and-loss.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
-import ast
+import functools
+import importlib.util
 import inspect
-from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from accelerate.utils import TorchDynamoPlugin, compile_regions
-from programs import too_much_to_read, wrong_arguments
+from programs import SNIPPETS, load, run
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import (
     AutoModelForCausalLM,
@@ -24,7 +24,6 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.integrations import hub_kernels
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_flash_attention_utils import (
     FLASH_ATTENTION_COMPATIBILITY_MATRIX,
@@ -32,15 +31,16 @@ from transformers.modeling_flash_attention_utils import (
     _is_packed_sequence,
 )
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "snippets" / "attention_and_loss"
-SNIPPETS = sorted(FOLDER.glob("*.py"))
-ON_A_GPU_ONLY = {"flash.py", "liger.py"}
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
 
 
+def without(package):
+    reason = f"the message is that of an environment without {package}"
+    return pytest.mark.skipif(importlib.util.find_spec(package) is not None, reason=reason)
+
+
 def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = (SNIPPETS / "attention_and_loss" / "errors" / f"{name}.txt").read_text().strip().partition(": ")
     return kind, message
 
 
@@ -67,13 +67,19 @@ def ids(batch=2, length=16):
     return torch.randint(0, 500, (batch, length), generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def chunked_loss():
-    """What the program of this name defines, without its training run."""
-    definitions = (FOLDER / "chunked_loss.py").read_text().partition("gpu = ")[0]
-    defined = {"__name__": "chunked_loss"}
-    exec(compile(definitions, "chunked_loss.py", "exec"), defined)
-    return defined
+    return load("attention_and_loss/chunked_loss.py")
+
+
+@functools.cache
+def built_in():
+    return load("attention_and_loss/built_in.py")
+
+
+@functools.cache
+def answers_only():
+    return load("attention_and_loss/answers_only.py")
 
 
 @pytest.fixture
@@ -110,34 +116,26 @@ def padded(features):
 # The programs
 
 
-@pytest.mark.parametrize("name", [path.name for path in SNIPPETS if path.name not in ON_A_GPU_ONLY])
-def test_every_program_that_a_cpu_can_run_runs(name, run_snippet):
-    defined, printed = run_snippet(f"attention_and_loss/{name}")
-    assert "arguments" not in defined or "train_loss" in printed
+@pytest.mark.parametrize("name", ["attention_and_loss/attention.py", "attention_and_loss/chunked_loss.py"])
+def test_the_programs_with_trainer_train(name):
+    assert "train_loss" in run(name).stdout
 
 
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
-def test_every_argument_is_one_of_the_installed_version(path):
-    assert not wrong_arguments(path)
+def test_the_program_says_which_kernel_sdpa_takes_and_all_kernels_compute_the_same():
+    causal, masked, difference = run("attention_and_loss/backend.py").stdout.splitlines()[-3:]
+    if not torch.cuda.is_available():
+        assert "FLASH_ATTENTION" in causal
+        assert "FLASH_ATTENTION" in masked
+    assert float(difference.split()[-1]) < 1e-2
 
 
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
-def test_programs_are_short_enough_to_read(path):
-    assert not too_much_to_read(path, 45)
-
-
-def test_the_programs_for_a_gpu_name_what_exists():
-    names = {node.value for path in SNIPPETS if path.name in ON_A_GPU_ONLY for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant)}  # fmt: skip
-    assert "flash_attention_2" in names
+def test_flash_attention_has_a_kernel_of_the_hub_and_asks_for_the_gpus_of_the_table():
     capability = {
         version: facts.get("cuda_min_major_version") for version, facts in FLASH_ATTENTION_COMPATIBILITY_MATRIX.items()
     }
     assert capability == {2: None, 3: 8, 4: 9}
     assert FLASH_ATTN_KERNEL_FALLBACK["flash_attention_2"] == "kernels-community/flash-attn2"
     assert {f"flash_attention_{version}" for version in (3, 4)} < FLASH_ATTN_KERNEL_FALLBACK.keys()
-    assert MistralConfig(sliding_window=1024).sliding_window == 1024
-    assert DataCollatorWithFlattening().return_position_ids
 
 
 # The kernels
@@ -281,16 +279,16 @@ def test_a_name_that_does_not_exist_is_refused():
     assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
 
 
-def test_flash_attention_without_its_package(monkeypatch):
-    monkeypatch.setattr("transformers.modeling_utils.is_kernels_available", lambda: False)
+@without("kernels")
+def test_flash_attention_without_its_package():
     kind, message = error("flash_missing")
     with pytest.raises(ImportError) as caught:
         llama(attn_implementation="flash_attention_2")
     assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
 
 
-def test_a_kernel_of_the_hub_without_the_package_kernels(monkeypatch):
-    monkeypatch.setattr(hub_kernels, "is_kernels_available", lambda: False)
+@without("kernels")
+def test_a_kernel_of_the_hub_without_the_package_kernels():
     kind, message = error("kernels_missing")
     with pytest.raises(ImportError) as caught:
         llama(attn_implementation="kernels-community/flash-attn2")
@@ -317,41 +315,53 @@ def test_a_kernel_that_the_device_lacks():
 # Logits and loss
 
 
-def test_the_chunked_loss_has_the_loss_and_the_gradients_of_the_usual_one(chunked_loss):
-    batch = ids(2, 33)
-    labels = batch.clone()
+@pytest.mark.parametrize("chunk", [7, 16, 2048])
+def test_the_chunked_loss_has_the_loss_and_the_gradients_of_the_usual_one(chunk):
+    set_seed(0)
+    values, labels = (torch.randn(2, 33, 16), torch.randn(500, 16)), ids(2, 33)
     labels[0, :10] = -100
 
-    def gradients(cls, chunk):
+    def usual(hidden, weight):
+        return F.cross_entropy(F.linear(hidden, weight)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+    def chunked(hidden, weight):
+        return chunked_loss().chunked_cross_entropy(hidden, weight, labels, chunk=chunk)
+
+    found = []
+    for compute in (usual, chunked):
+        inputs = [value.clone().requires_grad_() for value in values]
+        loss = compute(*inputs)
+        found.append([loss, *torch.autograd.grad(loss, inputs)])
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found))
+
+
+def test_the_model_of_the_page_has_the_loss_and_the_gradients_of_the_usual_model():
+    batch, found = ids(2, 33), []
+    for cls in (AutoModelForCausalLM, chunked_loss().ChunkedLlamaForCausalLM):
         model = llama(cls)
-        with mock.patch.object(chunked_loss["chunked_cross_entropy"], "__defaults__", (None, chunk)):
-            loss = model(input_ids=batch, labels=labels).loss
+        loss = model(input_ids=batch, labels=batch).loss
         loss.backward()
-        return [loss.detach(), *(parameter.grad for parameter in model.parameters())]
-
-    usual = gradients(AutoModelForCausalLM, 2048)
-    for chunk in (7, 16, 2048):
-        chunked = gradients(chunked_loss["ChunkedLlamaForCausalLM"], chunk)
-        assert len(chunked) == len(usual) > 10
-        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(usual, chunked))
+        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
+    assert len(found[0]) == len(found[1]) > 10
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found))
 
 
-def test_it_divides_by_the_tokens_of_all_micro_batches(chunked_loss, rows):
-    model = chunked_loss["ChunkedLlamaForCausalLM"]
+def test_it_divides_by_the_tokens_of_all_micro_batches(rows):
+    model = chunked_loss().ChunkedLlamaForCausalLM
     usual = losses(llama(), rows, per_device_train_batch_size=4)
     assert losses(llama(model), rows, per_device_train_batch_size=4) == pytest.approx(usual, rel=1e-4)
     accumulated = losses(llama(model), rows, per_device_train_batch_size=2, gradient_accumulation_steps=2)
     assert accumulated == pytest.approx(usual, rel=1e-4)
 
 
-def test_a_class_without_forcausallm_in_its_name_is_divided_by_another_count(chunked_loss, rows):
-    renamed = type("ChunkedLlama", (chunked_loss["ChunkedLlamaForCausalLM"],), {})
+def test_a_class_without_forcausallm_in_its_name_is_divided_by_another_count(rows):
+    renamed = type("ChunkedLlama", (chunked_loss().ChunkedLlamaForCausalLM,), {})
     usual = losses(llama(), rows, per_device_train_batch_size=4)[0]
     assert losses(llama(renamed), rows, per_device_train_batch_size=4)[0] < 0.97 * usual
 
 
-def test_it_evaluates_and_generates_as_before(chunked_loss):
-    model, batch = llama(chunked_loss["ChunkedLlamaForCausalLM"]).eval(), ids()
+def test_it_evaluates_and_generates_as_before():
+    model, batch = llama(chunked_loss().ChunkedLlamaForCausalLM).eval(), ids()
     assert model(input_ids=batch, labels=batch).logits.shape == (2, 16, 500)
     assert model.generate(batch, max_new_tokens=2, do_sample=False, pad_token_id=0).shape == (2, 18)
 
@@ -378,27 +388,30 @@ def test_the_usual_loss_takes_the_logits_to_fp32():
     assert loss.dtype == torch.float32
 
 
-def test_logits_for_the_answers_only_give_the_same_loss_and_gradients(run_snippet):
-    defined, printed = run_snippet("attention_and_loss/answers_only.py")
-    assert printed.startswith("(32, 999)")
-    model, batch, labels = defined["model"], defined["ids"], defined["labels"]
-    kept = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    loss = model(input_ids=batch, labels=labels).loss
-    loss.backward()
-    assert torch.allclose(loss, defined["output"].loss, atol=1e-6)
-    assert all(torch.allclose(a, parameter.grad, atol=1e-6) for a, parameter in zip(kept, model.parameters()))
+def test_logits_for_the_answers_only_give_the_same_loss():
+    shape, own, usual = run("attention_and_loss/answers_only.py").stdout.splitlines()[-1].rsplit(" ", 2)
+    assert shape == "(32, 999)"
+    assert float(own) == pytest.approx(float(usual), rel=1e-5)
 
 
-def test_trainer_has_the_same_loss_with_logits_for_the_answers_only(run_snippet, rows):
-    answers_only = run_snippet("attention_and_loss/answers_only.py")[0]["answers_only"]
+def test_logits_for_the_answers_only_give_the_same_gradients():
+    batch, found = ids(2, 33), []
+    labels = batch.clone()
+    labels[:, :20] = -100
+    for change in (dict, answers_only().answers_only):
+        model = llama()
+        model(**change({"input_ids": batch, "labels": labels})).loss.backward()
+        found.append([parameter.grad for parameter in model.parameters()])
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found))
+
+
+def test_trainer_has_the_same_loss_with_logits_for_the_answers_only(rows):
     for row in rows:
         row["labels"] = torch.where(torch.arange(len(row["labels"])) < 3, -100, row["labels"])
     accumulated = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     usual = losses(llama(), rows, **accumulated)
-    assert losses(llama(), rows, lambda some: answers_only(padded(some)), **accumulated) == pytest.approx(
-        usual, rel=1e-4
-    )
+    own = losses(llama(), rows, lambda some: answers_only().answers_only(padded(some)), **accumulated)
+    assert own == pytest.approx(usual, rel=1e-4)
 
 
 def test_integers_in_logits_to_keep_are_read_as_positions():
@@ -412,25 +425,33 @@ def test_in_generation_transformers_keeps_only_the_last_logits():
     assert model(input_ids=ids(), logits_to_keep=1).logits.shape == (2, 1, 500)
 
 
-def test_the_function_of_torch_has_the_same_loss_and_gradients_in_fp32(run_snippet):
-    defined, _ = run_snippet("attention_and_loss/built_in.py")
-    hidden, weight, labels = defined["hidden"], defined["weight"], defined["labels"]
-    chunked = hidden.grad.clone(), weight.grad.clone()
-    hidden.grad = weight.grad = None
-    loss = F.cross_entropy(F.linear(hidden, weight), labels)
-    loss.backward()
-    assert torch.allclose(loss, defined["loss"], rtol=1e-5)
-    assert all(torch.allclose(a, b.grad, atol=1e-5) for a, b in zip(chunked, (hidden, weight)))
+def test_the_function_of_torch_has_the_same_loss_in_fp32():
+    *pair, language_model = run("attention_and_loss/built_in.py").stdout.split()[-3:]
+    assert float(pair[0]) == pytest.approx(float(pair[1]), rel=1e-5)
+    assert float(language_model) > 0
 
 
-def test_for_a_language_model_it_stands_in_for_the_chunked_loss(run_snippet, chunked_loss):
-    built_in = run_snippet("attention_and_loss/built_in.py")[0]["built_in_cross_entropy"]
+def test_the_function_of_torch_has_the_same_gradients_in_fp32():
+    set_seed(0)
+    values, labels = (torch.randn(64, 16), torch.randn(500, 16)), torch.randint(0, 500, (64,))
+    options = torch.nn.LinearCrossEntropyOptions()
+    found = []
+    for compute in (
+        lambda hidden, weight: F.cross_entropy(F.linear(hidden, weight), labels),
+        lambda hidden, weight: F.linear_cross_entropy(hidden, weight, labels, options=options),
+    ):
+        inputs = [value.clone().requires_grad_() for value in values]
+        found.append(torch.autograd.grad(compute(*inputs), inputs))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*found))
+
+
+def test_for_a_language_model_it_stands_in_for_the_chunked_loss():
     set_seed(0)
     hidden, weight, labels = torch.randn(2, 33, 16), torch.randn(500, 16), ids(2, 33)
     labels[0, :10] = -100
     for num_items in (None, torch.tensor(200)):
-        expected = chunked_loss["chunked_cross_entropy"](hidden, weight, labels, num_items)
-        assert torch.allclose(built_in(hidden, weight, labels, num_items), expected, rtol=1e-5)
+        expected = chunked_loss().chunked_cross_entropy(hidden, weight, labels, num_items)
+        assert torch.allclose(built_in().built_in_cross_entropy(hidden, weight, labels, num_items), expected, rtol=1e-5)
     with pytest.raises(RuntimeError, match="dimensionality 1 or 2, got 3"):
         F.linear_cross_entropy(hidden, weight, labels)
 
@@ -463,17 +484,13 @@ def test_its_backward_pass_runs_once():
     assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
 
 
-def test_liger_without_its_package(rows, monkeypatch):
-    monkeypatch.setattr("transformers.integrations.liger.is_liger_kernel_available", lambda: False)
+@without("liger_kernel")
+def test_liger_without_its_package(rows):
     kind, message = error("liger_missing")
     arguments = TrainingArguments("out", max_steps=1, use_cpu=True, use_liger_kernel=True)
     with pytest.raises(ImportError) as caught:
         Trainer(model=llama(), args=arguments, train_dataset=rows).train()
     assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
-
-
-def test_liger_can_be_told_which_kernels():
-    assert {"use_liger_kernel", "liger_kernel_config"} <= set(inspect.signature(TrainingArguments).parameters)
 
 
 def test_a_qwen_class_vocabulary_has_151936_entries():

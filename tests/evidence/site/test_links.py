@@ -1,0 +1,85 @@
+"""Links into the site lead somewhere, sections keep their anchors, and `nav` holds every page."""
+
+from pathlib import Path
+
+import pytest
+
+from evidence.site import links
+
+
+def test_a_link_to_a_page_that_does_not_exist_is_named_with_the_nearest(repository, problems_of):
+    (repository.page.parent / "other.md").write_text("# Other\n")
+    found = problems_of("See [the other](othr.md).")
+    assert found == ["1: there is no othr.md (did you mean other.md?). Fix: correct the link"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("See [the\nother](othr.md).", 1),
+        ("See [the other](\nothr.md) or\nit.", 1),
+        ('First.\nSee [the other](othr.md "The other").', 2),
+        ("See [the other](<othr.md>).", 1),
+        ("See [the other][it].\n\n[it]: othr.md 'The other'", 3),
+        ("See [the other](othr.md#trap), [and it](other.md).", 1),
+    ],
+)
+def test_no_form_of_a_link_is_overlooked(repository, problems_of, text, line):
+    (repository.page.parent / "other.md").write_text("# Other\n")
+    found = problems_of(text)
+    assert found == [f"{line}: there is no othr.md (did you mean other.md?). Fix: correct the link"]
+
+
+@pytest.mark.parametrize("level", ["##", "###"])
+def test_a_section_without_an_anchor_of_its_own_is_named_with_one(problems_of, level):
+    assert problems_of(f"Text.\n\n{level} What it does") == [
+        "3: this section has no written anchor: What it does. Fix: end the line with { #what-it-does }"
+    ]
+
+
+def test_a_section_with_an_anchor_and_a_comment_in_code_pass(problems_of):
+    assert problems_of("## What it does { #what }\n\n#### Small\n\n`## no section`") == []
+
+
+def test_a_link_to_an_anchor_that_is_gone_is_named_with_the_nearest(repository, problems_of):
+    (repository.page.parent / "other.md").write_text("# Other\n\n## The trap { #dtype-trapp }\n")
+    found = problems_of("Text.\n\nSee [the trap](other.md#dtype-trap).")
+    assert len(found) == 1
+    assert found[0].startswith("3: ") and "has no anchor #dtype-trap (did you mean dtype-trapp?)" in found[0]
+
+
+@pytest.mark.parametrize(
+    "link", ["other.md", "other.md#trap", "https://example.org/a.md#b", "`[a](none.md)`", 'other.md "a (b)"']
+)
+def test_a_sound_link_passes(repository, problems_of, link):
+    (repository.page.parent / "other.md").write_text("# Other\n\n## The trap { #trap }\n")
+    assert problems_of(link if link.startswith("`") else f"See [it]({link}).") == []
+
+
+def nav_problems(repository, nav):
+    Path("mkdocs.yml").write_text(f"site_name: a\nformat: !!python/name:none.at_all\nnav:\n{nav}")
+    return [str(problem) for problem in links.check_nav(repository.page.parent)]
+
+
+def test_a_nav_with_every_page_and_notebook_passes(repository):
+    nav = "  - Overview: index.md\n  - Notebooks:\n      - Tiny: notebooks/tiny.ipynb\n  - https://example.org\n"
+    assert nav_problems(repository, nav) == []
+
+
+def test_a_page_and_a_notebook_that_nav_lacks_are_named(repository):
+    page, notebook = sorted(nav_problems(repository, "  - Elsewhere: https://example.org\n"))
+    assert page == "docs/index.md: nav lacks this page. Fix: add a line `- Its title: index.md` to nav in mkdocs.yml"
+    assert notebook.startswith("notebooks/tiny.py: nav lacks this notebook. Fix: add a line")
+
+
+def test_an_entry_of_nav_without_a_file_is_named_with_its_line_and_the_nearest(repository):
+    found = nav_problems(repository, "  - Overview: indx.md\n  - Tiny: notebooks/tiny.ipynb\n")
+    assert (
+        found[0]
+        == "mkdocs.yml:4: nav leads to indx.md, which is not there (did you mean index.md?). Fix: correct the line, or take it out"
+    )
+
+
+def test_an_entry_that_stands_twice_is_named(repository):
+    found = nav_problems(repository, "  - A: index.md\n  - Tiny: notebooks/tiny.ipynb\n  - B: index.md\n")
+    assert "mkdocs.yml:6: nav holds index.md twice. Fix: take one out" in found
