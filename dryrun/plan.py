@@ -6,7 +6,7 @@ Arithmetic only: no torch, no GPU, no network. `dryrun.ranks` traces the same by
     for option in plan(**model("llama-8b"), **gpu("A100 40GB"), gpus=8):
         print(option)
 
-The model of time: bytes over the peak bandwidth of the link, beside FLOPs over a share (`utilisation`) of the peak of the
+The model of time: bytes over the peak bandwidth of the link, beside FLOPs over a share (`utilization`) of the peak of the
 GPU. Collectives go round a ring. Latency, contention, stragglers and the optimizer's own time are left out, so a real step
 takes longer; a real link gives less than its peak.
 """
@@ -62,7 +62,7 @@ SHARE = 0.9  # of a card's memory that a step may fill: context, workspaces and 
 # Bytes per parameter: weights, gradients, optimizer state; what a gradient is sent as; what a weight is sent as.
 PRECISIONS = {"mixed": (4, 4, 8, 4, 2), "bf16": (2, 2, 4, 2, 2)}
 ADAPTERS = 0.01  # of the parameters that LoRA trains
-NF4 = 0.516  # bytes per weight: 4 bits and the doubly quantised scale of a block of 64
+NF4 = 0.516  # bytes per weight: 4 bits and the doubly quantized scale of a block of 64
 GB = 1e9
 
 
@@ -144,7 +144,7 @@ def plan(
     tokens=4096,
     micro_batches=1,
     precision="mixed",
-    utilisation=0.4,
+    utilization=0.4,
     checkpointing=True,
     activations_gb=0.0,
     tensor=None,
@@ -156,10 +156,10 @@ def plan(
     pipelines. gpus: of all `nodes` together. memory_gb, tflops, link: of one GPU, see `gpu()`.
     network: a name in `LINKS`, for several nodes, with `adapters` of them in each node.
     tokens: per GPU and micro-batch; micro_batches: per optimizer step. activations_gb: on each GPU, from a trace.
-    utilisation: the share of `tflops` that one GPU alone reaches; 0.4 is an assumption. tensor, stages: sizes of tensor parallelism and of the
+    utilization: the share of `tflops` that one GPU alone reaches; 0.4 is an assumption. tensor, stages: sizes of tensor parallelism and of the
     pipeline; by default all GPUs of a node, and all GPUs.
     """
-    _check(parameters, gpus, nodes, memory_gb, tflops, link, network, adapters, precision, utilisation, tokens)
+    _check(parameters, gpus, nodes, memory_gb, tflops, link, network, adapters, precision, utilization, tokens)
     _check_parts(gpus, tensor, stages, heads, kv_heads, layers)
     n, local, N = gpus, gpus // nodes, float(parameters)
     w, g, o, reduced, sent_as = PRECISIONS[precision]
@@ -169,7 +169,7 @@ def plan(
     border = LINKS[network][0] * GB * adapters if network else None
     flops = {"all": 8 if checkpointing else 6}  # per parameter and token
     flops["adapters"] = flops["all"] - 2  # frozen weights get no gradient
-    seconds_per_flop = N * tokens * micro_batches / (tflops * 1e12 * utilisation)
+    seconds_per_flop = N * tokens * micro_batches / (tflops * 1e12 * utilization)
     copies = 2 if precision == "mixed" else 0  # bytes per parameter: autocast's, in 16 bits, until the backward pass
     accumulated = copies if micro_batches > 1 else 0  # only then are they there together with all gradients
     activations = activations_gb * GB
@@ -294,7 +294,7 @@ def _divisor(wanted, number):
     return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - wanted), -d))
 
 
-def _check(parameters, gpus, nodes, memory_gb, tflops, link, network, adapters, precision, utilisation, tokens):
+def _check(parameters, gpus, nodes, memory_gb, tflops, link, network, adapters, precision, utilization, tokens):
     for name, value in (("parameters", parameters), ("memory_gb", memory_gb), ("tflops", tflops), ("tokens", tokens)):
         if not value > 0:
             raise ValueError(f"{name}={value}: give a number above zero")
@@ -314,8 +314,8 @@ def _check(parameters, gpus, nodes, memory_gb, tflops, link, network, adapters, 
     if network is not None:
         _known("network", network, LINKS)
     _known("precision", precision, PRECISIONS)
-    if not 0 < utilisation <= 1:
-        raise ValueError(f"utilisation={utilisation}: give a share between 0 and 1, 0.4 for 40 %")
+    if not 0 < utilization <= 1:
+        raise ValueError(f"utilization={utilization}: give a share between 0 and 1, 0.4 for 40 %")
 
 
 def _check_parts(gpus, tensor, stages, heads, kv_heads, layers):

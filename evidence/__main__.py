@@ -8,7 +8,7 @@ from pathlib import Path
 from .problems import Problem, nearest
 
 try:
-    from . import notebooks, records  # all that `record` needs: its python may lack what pages need
+    from . import notebooks, pairs, records, runs  # all that `record` needs: its python may lack what pages need
 except ModuleNotFoundError as error:
     fix = f"{sys.executable} -m pip install '.[examples]'"
     sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
@@ -54,7 +54,7 @@ def check(asked):
 
     problems = [*lint.check(), *redirects.check(), *addresses.check(), *notebooks.strays()]
     for name in notebooks.names():
-        problems += notebooks.check(name)
+        problems += pairs.check(name)
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -82,11 +82,11 @@ def add_addresses(asked):
 
 
 def record(asked):
-    return _each(notebooks.record, asked)
+    return _each(runs.record, asked)
 
 
 def verify(asked):
-    return _each(notebooks.verify, asked)
+    return _each(runs.verify, asked)
 
 
 def _each(run, asked):

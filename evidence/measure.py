@@ -1,7 +1,7 @@
 """Times training steps and reads their peak memory, fairly.
 
 On a CPU: one thread and CPU time, so that a busy machine changes the figure little. On an accelerator: wall time around
-a synchronised step. Variants that are compared run in turn (A B C, A B C, ...), and the fastest repeat counts: what
+a synchronized step. Variants that are compared run in turn (A B C, A B C, ...), and the fastest repeat counts: what
 disturbs a run only ever makes it slower.
 """
 

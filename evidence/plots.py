@@ -2,8 +2,8 @@
 
 import matplotlib.pyplot as plt
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#9b4f96", "#777777"  # color-blind safe
-COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
+BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072b2", "#d55e00", "#009e73", "#9b4f96", "#777777"  # color-blind safe
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, GRAY)
 
 
 def set_up(notebook):
@@ -46,7 +46,7 @@ def bars(values, label, baseline=None):
     axes.margins(x=0.12)
     axes.set_xlabel(label)
     if baseline is not None:
-        axes.axvline(baseline, color=GREY, linewidth=1, linestyle="--")
+        axes.axvline(baseline, color=GRAY, linewidth=1, linestyle="--")
     if len(series) > 1:
         axes.legend(loc="best")
     plt.show()

@@ -132,8 +132,8 @@ claim("wide-batch", "Tokens per process and micro-batch at which 1 Gbit/s hides 
 
 figure, axes = plt.subplots(figsize=(7, 3))
 rates = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
-for way, colour in zip(("BERT-base", "BERT-base, 16-bit gradients", "Llama-1B, LoRA of rank 16"), ("#c45500", "#0072b2", "#00805c")):
-    axes.plot(rates, [network(tokens=1024, tflops=rate, **WAYS[way])["needed"] for rate in rates], marker="o", label=way, color=colour)
+for way, color in zip(("BERT-base", "BERT-base, 16-bit gradients", "Llama-1B, LoRA of rank 16"), ("#c45500", "#0072b2", "#00805c")):
+    axes.plot(rates, [network(tokens=1024, tflops=rate, **WAYS[way])["needed"] for rate in rates], marker="o", label=way, color=color)
 for speed in (1, 10, 100):
     axes.axhline(speed, color="#999999", linewidth=0.7)
 axes.set(xscale="log", yscale="log", xlabel="TFLOP/s of a process in training", ylabel="Gbit/s that hide the all-reduce")
@@ -320,7 +320,7 @@ for name, way in ways.items():
         time.sleep(0.2)
         before = sent()
         way.step(few)
-        time.sleep(0.3)  # until the last acknowledgements are here
+        time.sleep(0.3)  # until the last acknowledgments are here
         found["wire"][name] = (sent() - before) / way.micro_batches
 
 # The all-reduce between the two processes, in memory

@@ -293,7 +293,7 @@ claim("titan-8", "Tokens per second and GPU, Llama 3.1 8B, FSDP2 in bf16, 8 H100
 claim("titan-128", "Tokens per second and GPU, Llama 3.1 8B, FSDP2 in bf16, torchtitan, on 128 H100 with one 400 Gb/s adapter for each", 5605, "tokens/s", kind="cited", source=TITAN)
 claim("titan-kept", "Throughput of an H100 among 128 against one among 8, Llama 3.1 8B, FSDP2, by torchtitan's figures", 100 * 5605 / 5762, "%", kind="derived", source=TITAN, at_least=97, at_most=97.5)
 H100 = {"memory_gb": 96, "tflops": 989.5, "link": "NVLink 4"}
-titan_work = {"tokens": 16384, "utilisation": 0.33, "checkpointing": False}
+titan_work = {"tokens": 16384, "utilization": 0.33, "checkpointing": False}
 
 
 def fsdp2(**where):

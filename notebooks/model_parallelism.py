@@ -355,7 +355,7 @@ TOKENS, WIDTH, KV, LAYERS, N = 8 * 32, 64, 32, 4, 2
 
 
 def counted(way, kind):
-    """Bytes in fp32 that rank 0 sends in a step: by ring, or to its neighbour."""
+    """Bytes in fp32 that rank 0 sends in a step: by ring, or to its neighbor."""
     count, payload = results[way]["sent"][kind]
     return payload * {"all-reduce": 2 * (N - 1) / N, "send": 1}.get(kind, (N - 1) / N)
 
@@ -673,8 +673,8 @@ table(
     [{"batches": m, **{name: curve[row] for name, curve in curves.items()}} for row, m in enumerate(batches)], kind="derived",
 )
 figure, axes = plt.subplots(figsize=(7, 3))
-for (name, curve), colour, line in zip(curves.items(), ("#c45500", "#0072b2", "#00805c", "#7a4fa3"), ("-", "--", "-", "-")):
-    axes.plot(batches, curve, line, marker="o", label=name, color=colour)
+for (name, curve), color, line in zip(curves.items(), ("#c45500", "#0072b2", "#00805c", "#7a4fa3"), ("-", "--", "-", "-")):
+    axes.plot(batches, curve, line, marker="o", label=name, color=color)
 axes.set(xscale="log", xlabel="micro-batches, on 8 ranks", ylabel="bubble, %", ylim=(0, None))
 axes.set_xticks(batches, batches)
 axes.minorticks_off()

@@ -173,7 +173,8 @@ def train(setup, seed=0, dtype=torch.float32, divide_loss=True, **arguments):
     clock = StepClock()
     trainer = Trainer(model=model, args=arguments, train_dataset=random_text(setup), callbacks=[clock])
     trainer.remove_callback(PrinterCallback)
-    torch.cuda.reset_peak_memory_stats()
+    if GPU:
+        torch.cuda.reset_peak_memory_stats()
     trainer.train()
     free, total = torch.cuda.mem_get_info() if GPU else (0, 0)
     memory = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free) if GPU else (None,) * 3

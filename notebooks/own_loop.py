@@ -121,10 +121,8 @@ def train_by_loop(mean_of_means=False):
         tokens = sum((batch["labels"][:, 1:] != -100).sum() for batch in micro_batches)
         step_loss = 0.0
         for batch in micro_batches:
-            if mean_of_means:
-                loss = model(**batch).loss / ACCUMULATE
-            else:
-                loss = model(**batch, num_items_in_batch=tokens).loss
+            count = {} if mean_of_means else {"num_items_in_batch": tokens}
+            loss = model(**batch, **count).loss / (ACCUMULATE if mean_of_means else 1)
             accelerator.backward(loss)
             step_loss += loss.item()
         accelerator.clip_grad_norm_(model.parameters(), 1.0)
@@ -169,14 +167,17 @@ def largest_difference(weights, others):
 
 
 moved = largest_difference(loop_weights, start_weights)
-off, off_by_means = (largest_difference(weights, trainer_weights) / moved for weights in (loop_weights, weights_of_means))
+off, off_by_means = (largest_difference(weights, trainer_weights) / moved for weights in (loop_weights,
+                                                                                          weights_of_means))
 WEIGHT = "against the largest change of a weight by training"
 for name, sentence, value, unit, bound in (
-    ("loop-difference", "Largest relative difference of the losses of the Accelerate loop from those of Trainer, over 8 "
+    ("loop-difference",
+     "Largest relative difference of the losses of the Accelerate loop from those of Trainer, over 8 "
      "steps in fp32", max(abs(a - b) / a for a, b in zip(by_trainer, by_loop)), "", {"at_most": 1e-4 if GPU else 1e-6}),
     ("loop-learned", "Loss of the last of these steps, which are all on the same eight rows, against that of the first",
      by_loop[-1] / by_loop[0], "x", {"at_most": 0.8}),
-    ("loop-weights", f"Largest difference of a weight after these steps from the same weight of Trainer's model, {WEIGHT}",
+    ("loop-weights",
+     f"Largest difference of a weight after these steps from the same weight of Trainer's model, {WEIGHT}",
      off, "", {"at_most": 1e-2 if GPU else 1e-4}),
     ("loop-of-means", f"The same difference for a loop that averages the means of its micro-batches, {WEIGHT}",
      off_by_means, "", {"at_least": 0.01}),
@@ -275,7 +276,8 @@ accepted = {name for name in fields if fields[name].init}
 assert not accepted.intersection(GONE), "these are accepted still"
 assert accepted.issuperset(new for new, _ in GONE.values() if new), "these are not accepted either"
 table(
-    "arguments", "TrainingArguments of transformers 4.41.2 that version 5.23.0 refuses", {"old": "Version 4", "new": "Now"},
+    "arguments", "TrainingArguments of transformers 4.41.2 that version 5.23.0 refuses",
+    {"old": "Version 4", "new": "Now"},
     [{"old": old, "new": new + remark} for old, (new, remark) in sorted(GONE.items())], kind="derived",
 )
 

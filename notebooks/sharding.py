@@ -96,8 +96,8 @@ claim("zero3-eight", "Bytes per parameter with ZeRO-3 or FSDP2 on 8 GPUs, AdamW,
       STAGES["ZeRO-3, FSDP2"][1](8), "bytes", kind="derived", at_least=2, at_most=2)
 
 figure, axes = plt.subplots(figsize=(7, 3))
-for (name, (_, bytes_of)), colour in zip(STAGES.items(), ("#5f5f5f", "#0072b2", "#00805c", "#c45500")):
-    axes.plot([1, *GPUS], [bytes_of(d) for d in [1, *GPUS]], marker="o", label=name, color=colour)
+for (name, (_, bytes_of)), color in zip(STAGES.items(), ("#5f5f5f", "#0072b2", "#00805c", "#c45500")):
+    axes.plot([1, *GPUS], [bytes_of(d) for d in [1, *GPUS]], marker="o", label=name, color=color)
 axes.set(xscale="log", xlabel="GPUs", ylabel="bytes per parameter", ylim=(0, None))
 axes.set_xticks([1, *GPUS], [str(d) for d in [1, *GPUS]])
 axes.minorticks_off()

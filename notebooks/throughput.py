@@ -373,7 +373,7 @@ claim("pinned-copy", "Speed of the copy of 64 MiB from pinned host memory to the
       copy_speed(False) / copy_speed(True) if GPU else None, "x", kind="measured", at_least=1, because="this machine has no GPU")
 
 # %% [markdown]
-# ## Tokenise in every epoch, or once?
+# ## Tokenize in every epoch, or once?
 #
 # A byte-level tokenizer of 2,000 entries, trained on the reference texts that ship with Python, on one core. Text by text,
 # as a dataset would do it row by row; as one list; and reading the ids that an earlier run has kept.

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from evidence import claims, freshness, machine, notebooks, records
+from evidence import claims, freshness, machine, notebooks, pairs, records, runs
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINE = {"name": "test-cpu-2core", "label": "Test CPU 2 cores", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0,
@@ -124,7 +124,7 @@ class Repository:
         return [str(problem) for problem in lint.check()]
 
     def notebook_problems(self):
-        return [str(problem) for problem in notebooks.check("tiny")]
+        return [str(problem) for problem in pairs.check("tiny")]
 
     def files(self):
         """The content of every file, to see that nothing is lost and nothing left behind."""
@@ -163,9 +163,9 @@ def machine_of_the_tests(monkeypatch):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch, machine_of_the_tests):
-    kernel = notebooks._execute
+    kernel = runs._execute
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(notebooks, "_execute", execute_here)
+    monkeypatch.setattr(runs, "_execute", execute_here)
     made = Repository()
     made.kernel = kernel
     for path in (made.source, made.page, made.snippet):
@@ -174,7 +174,7 @@ def repository(tmp_path, monkeypatch, machine_of_the_tests):
     made.source.write_text(SOURCE.format(install=notebooks.install_cell()))
     made.page.write_text(PAGE)
     made.snippet.write_text(SNIPPET)
-    notebooks.record("tiny", say=lambda text: None)
+    runs.record("tiny", say=lambda text: None)
     assert records.load(made.record) and records.load(made.exact)
     assert not freshness.stale(records.load(made.record))
     return made

@@ -3,7 +3,7 @@ that it derives, traces or cites must be the one of results/<notebook>/exact.jso
 
 import pytest
 
-from evidence import notebooks, records
+from evidence import notebooks, records, runs
 
 NAMES = [name for name in notebooks.names() if (records.RESULTS / name / f"{records.ANY_MACHINE}.json").exists()]
 
@@ -14,4 +14,4 @@ def test_there_is_something_to_compute_again():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_derived_traced_and_cited_comes_out_as_recorded(name):
-    assert notebooks.recompute(name, say=lambda text: None) > 0
+    assert runs.recompute(name, say=lambda text: None) > 0

@@ -1,4 +1,4 @@
-// What must be decided before the first paint: the colours and the machine that the reader chose. Loaded in <head>.
+// What must be decided before the first paint: the colors and the machine that the reader chose. Loaded in <head>.
 {
   const root = document.documentElement
   const stored = name => { try { return localStorage.getItem(name) } catch { return null } }

@@ -1,4 +1,4 @@
-// The header: which colours, which machine, and the search, whose script and index are fetched when somebody searches.
+// The header: which colors, which machine, and the search, whose script and index are fetched when somebody searches.
 {
   const root = document.documentElement
   const store = (name, value) => { try { localStorage.setItem(name, value) } catch {} }

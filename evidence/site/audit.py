@@ -18,8 +18,8 @@ from pathlib import Path
 import jupytext
 import yaml
 
-from .browser import LOOKS, Host, Visit, chromium, executable, violations
 from ..problems import Problem
+from .browser import LOOKS, Host, Visit, chromium, executable, violations
 
 KILOBYTE = 1000
 OVERVIEW, GUIDE, NOTEBOOK = (
@@ -78,7 +78,7 @@ def pages(browser, host, runs, only, say):
 
 
 def looks(browser, host, page):
-    """(size, colours, problem) of all that axe finds, on a phone and a desktop, in light and dark."""
+    """(size, colors, problem) of all that axe finds, on a phone and a desktop, in light and dark."""
     for size, viewport, scheme in LOOKS:
         context = browser.new_context(viewport=viewport, color_scheme=scheme)
         tab = context.new_page()

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by pygal: lines, stacked areas and bars. Their colours are CSS variables (docs/assets/site.css), so
+"""Charts as SVG, drawn by pygal: lines, stacked areas and bars. Their colors are CSS variables (docs/assets/site.css), so
 that a chart follows the page's palette.
 
 Each is drawn twice, for a desktop and for a phone: text in one that is scaled down would be too small to read.

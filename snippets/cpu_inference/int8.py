@@ -1,4 +1,4 @@
-"""Quantises every linear layer to int8: weights now, activations as they come."""
+"""Quantizes every linear layer to int8: weights now, activations as they come."""
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 

@@ -1,4 +1,4 @@
-"""Exports an encoder to ONNX, runs it in ONNX Runtime, and quantises it to int8."""
+"""Exports an encoder to ONNX, runs it in ONNX Runtime, and quantizes it to int8."""
 import numpy as np
 import onnx
 import onnxruntime
@@ -30,7 +30,7 @@ with torch.inference_mode():
 
 # --8<-- [start:int8]
 graph = onnx.load("model.onnx")
-del graph.graph.value_info[:]  # shapes that the exporter noted; the quantiser stumbles over them
+del graph.graph.value_info[:]  # shapes that the exporter noted; the quantizer stumbles over them
 onnx.save(graph, "plain.onnx")
 quantize_dynamic("plain.onnx", "int8.onnx", weight_type=QuantType.QInt8)
 session = onnxruntime.InferenceSession("int8.onnx", options, providers=["CPUExecutionProvider"])

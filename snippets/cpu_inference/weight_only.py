@@ -1,4 +1,4 @@
-"""Quantises weights while a checkpoint loads: torchao int8, or bitsandbytes nf4."""
+"""Quantizes weights while a checkpoint loads: torchao int8, or bitsandbytes nf4."""
 import torch
 from torchao.quantization import Int8WeightOnlyConfig
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, TorchAoConfig

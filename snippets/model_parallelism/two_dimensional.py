@@ -19,7 +19,7 @@ config = LlamaConfig(
 data, tensor = int(sys.argv[1]), int(sys.argv[2])
 gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 device = "cuda" if gpu else "cpu"
-mesh = init_device_mesh(device, (data, tensor), mesh_dim_names=("dp", "tp"))  # tp last: neighbouring ranks, one node
+mesh = init_device_mesh(device, (data, tensor), mesh_dim_names=("dp", "tp"))  # tp last: neighboring ranks, one node
 torch.manual_seed(0)
 model = LlamaForCausalLM(config).to(device)
 whole, hidden = Replicate(), {"hidden_states": Replicate()}

@@ -1,4 +1,4 @@
-"""Counts the bytes of state that an optimizer really holds, quantised tensors and projections included."""
+"""Counts the bytes of state that an optimizer really holds, quantized tensors and projections included."""
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
 
@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 def storages(thing):
     """{address: bytes} of everything that the state keeps alive: a view counts as the whole that it is cut from."""
     if isinstance(thing, torch.Tensor):
-        if hasattr(thing, "__tensor_flatten__"):  # torchao's quantised tensors: what is inside them
+        if hasattr(thing, "__tensor_flatten__"):  # torchao's quantized tensors: what is inside them
             return storages([getattr(thing, name) for name in thing.__tensor_flatten__()[0]])
         return {thing.untyped_storage().data_ptr(): thing.untyped_storage().nbytes()}
     if isinstance(thing, dict):

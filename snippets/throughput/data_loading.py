@@ -13,7 +13,7 @@ data = [{"input_ids": (ids := torch.randint(0, 1024, (128,))), "labels": ids} fo
 arguments = TrainingArguments(
     "out", max_steps=4, save_strategy="no", use_cpu=not gpu,
     per_device_train_batch_size=8,
-    dataloader_num_workers=2,  # processes that read and tokenise; 0 means the training process does it itself
+    dataloader_num_workers=2,  # processes that read and tokenize; 0 means the training process does it itself
     dataloader_prefetch_factor=4,  # batches that each worker holds ready; 2 if not set
     dataloader_persistent_workers=True,  # keep them from epoch to epoch
     dataloader_pin_memory=True,  # the default; Trainer turns it off with use_cpu=True

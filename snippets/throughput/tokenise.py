@@ -1,4 +1,4 @@
-"""Tokenises a corpus once, in batches, into one file of ids; training reads fixed rows from it, mapped from disk."""
+"""Tokenizes a corpus once, in batches, into one file of ids; training reads fixed rows from it, mapped from disk."""
 import pydoc_data.topics
 
 import numpy

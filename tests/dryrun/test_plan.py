@@ -174,7 +174,7 @@ def test_the_known_models_have_the_parameters_that_transformers_counts():
         ({"gpus": 0}, "gpus=0: give a whole number, 1 or more"),
         ({"gpus": 8, "memory_gb": -1}, "memory_gb=-1: give a number above zero"),
         ({"gpus": 8, "parameters": 7}, "so 7e9 for a model of 7 billion"),
-        ({"gpus": 8, "utilisation": 40}, "utilisation=40: give a share between 0 and 1"),
+        ({"gpus": 8, "utilization": 40}, "utilization=40: give a share between 0 and 1"),
         ({"gpus": 8, "precision": "fp8"}, "precision='fp8' is not known"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,77 +23,17 @@ EIGHT = dict(
     num_key_value_heads=8,
     tie_word_embeddings=False,
 )
-# Runs every strategy on real tensors and a real process group; rank 0 prints what the tracker and DDP's hook see.
-REAL = r"""
-import json, sys, time, torch, torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.distributed.device_mesh import init_device_mesh
-from transformers import AutoModelForCausalLM, LlamaConfig
-from dryrun import ranks
-from dryrun.trace import language_batch
-
-dist.init_process_group("gloo")
-torch.set_num_threads(1)
-config = LlamaConfig(**json.loads(sys.argv[1]))
-
-
-def steps(strategy, number):
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    model.config.use_cache = False
-    model.train()
-    batch = language_batch(model, 2, 32)
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tensor" if strategy == "tp" else "shard",))
-    if strategy == "tp":
-        ranks._split(model, mesh, False)
-    elif strategy == "ddp":
-        model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1)
-        buckets = []
-        def hook(state, bucket):
-            buckets.append(bucket.buffer().numel() * bucket.buffer().element_size())
-            return allreduce_hook(None, bucket)
-        model.register_comm_hook(None, hook)
-    else:
-        ranks._shard(model, mesh, torch.bfloat16, torch.float32, keep=strategy == "fsdp2_keep")
-    optimizer = ranks._optimizer(model, "adamw")
-    for _ in range(number):
-        tracker = ranks.RankTracker(model, optimizer, batch)
-        with tracker:
-            if strategy == "ddp":
-                buckets.clear()
-            loss = model(**batch).loss
-            time.sleep(0.2)  # gloo's threads let go of the last buffer a little later
-            forward = tracker.snapshot()
-            (loss / 1).backward()
-            del loss
-            time.sleep(0.2)
-            held = tracker.snapshot()
-            optimizer.step()
-            optimizer.zero_grad()
-    if strategy == "ddp":
-        return buckets
-    counted = sorted([c.kind, c.count, c.payload] for c in tracker.collectives.values())
-    return {"peak": tracker.peak, "after_forward": forward, "held": held, "collectives": counted}
-
-
-seen = {strategy: steps(strategy, 2) for strategy in ("fsdp2", "fsdp2_keep", "tp", "ddp")}
-if dist.get_rank() == 0:
-    print(json.dumps(seen))
-dist.barrier()
-dist.destroy_process_group()
-"""
 WIDE = LlamaConfig(
     **SMALL | {"hidden_size": 256, "intermediate_size": 512}, num_key_value_heads=2, tie_word_embeddings=False
 )
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    path = tmp_path_factory.mktemp("real") / "real.py"
-    path.write_text(REAL)
+def real():
     config = {key: value for key, value in WIDE.to_dict().items() if key in SMALL}
     config |= {"num_key_value_heads": 2, "tie_word_embeddings": False}
-    run = run_ranks(path, json.dumps(config), timeout=300)
+    program = Path(__file__).with_name("two_ranks.py")
+    run = run_ranks(program, json.dumps(config), timeout=300)
     return json.loads(run.stdout[0].splitlines()[-1])
 
 

@@ -87,11 +87,11 @@ def test_a_bound_that_cannot_fail_is_refused(shown, bound):
 
 def test_an_unknown_kind_gets_the_nearest(shown):
     refused(
-        "kind='mesured' (did you mean measured?), choose one of derived, traced",
+        "kind='measurd' (did you mean measured?), choose one of derived, traced",
         "speed",
         SENTENCE,
         2,
-        kind="mesured",
+        kind="measuredd",
         at_least=1,
     )
     refused(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evidence import notebooks
+from evidence import notebooks, runs
 from evidence.__main__ import main
 from evidence.site import addresses
 
@@ -86,7 +86,7 @@ class TestPair:
 class TestRecordAndVerify:
     @pytest.mark.parametrize("command", ["record", "verify"])
     def test_an_unknown_notebook_gets_the_nearest_name_and_nothing_runs(self, repository, capsys, monkeypatch, command):
-        monkeypatch.setattr(notebooks, command, lambda *arguments, **options: pytest.fail("it ran"))
+        monkeypatch.setattr(runs, command, lambda *arguments, **options: pytest.fail("it ran"))
         status, out, problems = called(capsys, command, "tiny", "tinny")
         assert (status, out) == (1, "")
         assert problems == [
@@ -97,7 +97,7 @@ class TestRecordAndVerify:
     def test_without_a_name_every_notebook_runs(self, repository, capsys, monkeypatch, command):
         (repository.source.parent / "other.py").write_text(repository.source.read_text())
         ran = []
-        monkeypatch.setattr(notebooks, command, lambda name, say: ran.append(name))
+        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name))
         assert called(capsys, command)[0] == 0 and ran == ["other", "tiny"]
         assert called(capsys, command, "tiny")[0] == 0 and ran == ["other", "tiny", "tiny"]
 
@@ -110,7 +110,7 @@ class TestRecordAndVerify:
         own.parent.mkdir()
         own.touch()
         ran = []
-        monkeypatch.setattr(notebooks, command, lambda name, say: ran.append(name))
+        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name))
         status, out, problems = called(capsys, command)
         missing = "the packages of this notebook are not in .venv/other. Fix: make install"
         assert (status, ran) == (0, ["tiny"]) and f"left out: notebooks/other.py: {missing}" in out + " ".join(problems)
@@ -190,7 +190,7 @@ class TestPort:
         assert ended.value.code == 2 and "invalid int value: 'http'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["chek"]])
+@pytest.mark.parametrize("arguments", [[], ["checkx"]])
 def test_an_unknown_command_lists_the_known(capsys, arguments):
     with pytest.raises(SystemExit):
         main(arguments)

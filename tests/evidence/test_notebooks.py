@@ -15,7 +15,7 @@ import nbformat
 import pytest
 
 from conftest import MACHINE
-from evidence import claims, freshness, machine, notebooks, records
+from evidence import claims, freshness, machine, notebooks, records, runs
 from evidence.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ def test_a_claim_in_a_cell_of_the_other_sort_is_refused_at_the_cell(repository):
     repository.edit(repository.source, '# %% tags=["measures"]', "# %%")
     line = line_with(repository.source, 'claim("step-speed"')
     with pytest.raises(Problem, match=rf"tiny\.py:{line}: cell 5: claim step-speed measures, and its cell has no tag\. Fix: begin"):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
 
 
 def test_a_missing_ipynb_is_named(repository):
@@ -154,7 +154,7 @@ def test_a_cell_that_was_not_executed_is_named_with_its_line(repository):
 
 def test_an_empty_cell_needs_no_execution(repository):
     repository.source.write_text(repository.source.read_text() + "\n# %%\n")
-    notebooks.record("tiny", say=print)
+    runs.record("tiny", say=print)
     change_notebook(repository, lambda notebook: notebook.cells[6].update(execution_count=None))
     assert repository.notebook_problems() == []
 
@@ -229,7 +229,7 @@ def test_two_claims_of_one_name_in_the_source_fail_the_run_and_lose_nothing(repo
     repository.edit(repository.source, 'claim("step-speed"', 'claim("peak-memory"')
     before = repository.files()
     with pytest.raises(claims.ClaimError, match="'peak-memory' stands twice in this notebook"):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     assert repository.files() == before
 
 
@@ -252,14 +252,14 @@ def test_a_notebook_that_opens_no_run_is_told_how(repository):
     repository.edit(repository.source, 'start("tiny")\n', "")
     before = repository.files()
     with pytest.raises(claims.ClaimError, match="claim peak-memory stands before its run is opened"):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     text = repository.source.read_text()
     repository.source.write_text(text[: text.index("# %%\npeak")])  # no claim is left
     before[repository.source.as_posix()] = repository.source.read_bytes()
     with pytest.raises(
         Problem, match=r'tiny\.py: the notebook opens no run. Fix: call start\("tiny"\) in a cell of its own'
     ):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     assert repository.files() == before
 
 
@@ -268,7 +268,7 @@ def test_a_notebook_that_opens_the_run_of_another_is_told_at_the_line(repository
     with pytest.raises(
         Problem, match=rf'tiny\.py:{line}: the notebook opens a run of other. Fix: call start\("tiny"\)'
     ):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
 
 
 def test_a_record_that_would_be_refused_is_not_written(repository, monkeypatch):
@@ -276,7 +276,7 @@ def test_a_record_that_would_be_refused_is_not_written(repository, monkeypatch):
     monkeypatch.setattr(claims.machine, "describe", lambda: here)
     before = repository.files()
     with pytest.raises(Problem, match="machine/name: 'My Laptop' does not match.* the stored record is as before"):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     assert repository.files() == before
 
 
@@ -293,7 +293,7 @@ def test_an_interrupted_run_leaves_notebook_and_record_as_before(repository, mon
 
     monkeypatch.setattr(os, function, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     assert repository.files() == before
 
 
@@ -301,7 +301,7 @@ def test_recording_again_mends_what_an_edit_broke(repository):
     repository.edit(repository.source, "peak = 12.5", "peak = 12.4")
     assert repository.notebook_problems()
     said = []
-    notebooks.record("tiny", say=said.append)
+    runs.record("tiny", say=said.append)
     assert said == ["tiny: 2 claims, 1 tables in results/tiny/exact.json and results/tiny/test-cpu-2core.json"]
     assert repository.notebook_problems() == []
     assert records.load(repository.exact).data["claims"]["peak-memory"]["value"] == 12.4
@@ -382,7 +382,7 @@ class TestKernel:
 
     @pytest.fixture(autouse=True)
     def real_kernel(self, repository, monkeypatch, quick_torch):
-        monkeypatch.setattr(notebooks, "_execute", repository.kernel)
+        monkeypatch.setattr(runs, "_execute", repository.kernel)
         self.repository = repository
 
     def short(self, *cells):
@@ -393,13 +393,13 @@ class TestKernel:
     def refused(self, what):
         before = self.repository.files()
         with pytest.raises(Problem) as caught:
-            notebooks.record("tiny", say=lambda text: None)
+            runs.record("tiny", say=lambda text: None)
         assert re.fullmatch(what, str(caught.value))
         assert self.repository.files() == before
 
     def test_a_run_stores_notebook_and_records_of_this_machine(self):
         said = []
-        notebooks.record("tiny", say=said.append)
+        runs.record("tiny", say=said.append)
         assert re.fullmatch(r"tiny: cell 1/5 after \d+ s: # Installs what this notebook needs.*", said[0])
         assert self.repository.notebook_problems() == []
         kept = {self.repository.exact, self.repository.record}
@@ -409,7 +409,7 @@ class TestKernel:
 
     def test_what_is_exact_is_computed_again_without_the_cells_that_measure(self):
         self.repository.edit(self.repository.source, 'claim("step-speed"', 'raise SystemExit("measured")\nclaim("step-speed"')
-        assert notebooks.recompute("tiny", say=lambda text: None) == 2
+        assert runs.recompute("tiny", say=lambda text: None) == 2
 
     def test_a_cell_that_raises_is_named_with_the_line_and_loses_nothing(self):
         self.short("x = 1", "x = 2\n\nx / 0")
@@ -427,7 +427,7 @@ class TestKernel:
         )
 
     def test_a_cell_that_does_not_end_is_named_and_loses_nothing(self, monkeypatch):
-        monkeypatch.setattr(notebooks, "TIMEOUT", 1)
+        monkeypatch.setattr(runs, "TIMEOUT", 1)
         self.short("import time\ntime.sleep(60)")
         line = line_with(self.repository.source, "import time")
         self.refused(rf"{self.repository.source}:{line}: cell 2 ran longer than 1 s\. Fix: .*")
@@ -435,12 +435,12 @@ class TestKernel:
 
 def test_verify_holds_where_nothing_changed(repository):
     before, said = repository.files(), []
-    notebooks.verify("tiny", say=said.append)
+    runs.verify("tiny", say=said.append)
     assert said == ["tiny: 1 exact claims agree with the record", "tiny: 1 measured claims hold"]
     assert repository.files() == before
 
 
-@pytest.mark.parametrize("again", [notebooks.verify, notebooks.recompute])
+@pytest.mark.parametrize("again", [runs.verify, runs.recompute])
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
@@ -457,18 +457,18 @@ def test_an_exact_figure_that_comes_out_otherwise_is_named(repository, again, ol
 
 def test_with_the_same_code_and_versions_an_exact_figure_may_not_change(repository):
     repository.edit(repository.source, "peak = 12.5", "import os\n\npeak = float(os.environ.get('PEAK', 12.5))")
-    notebooks.record("tiny", say=print)
+    runs.record("tiny", say=print)
     before = repository.files()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Problem, match="this run gives 11, .* nothing was written"):
         patch.setenv("PEAK", "11")
-        notebooks.record("tiny", say=print)
+        runs.record("tiny", say=print)
     assert repository.files() == before
 
 
 def test_a_machine_of_another_kind_with_the_same_name_gets_a_name_of_its_own(repository, monkeypatch):
     before = repository.record.read_bytes()
     monkeypatch.setattr(machine, "describe", lambda: MACHINE | {"fingerprint": "beef0000"})
-    notebooks.record("tiny", say=print)
+    runs.record("tiny", say=print)
     assert repository.record.read_bytes() == before
     assert records.load(repository.record.with_stem("test-cpu-2core-beef")).machine == "test-cpu-2core-beef"
     assert repository.notebook_problems() == []

@@ -248,7 +248,7 @@ def test_a_target_that_the_model_does_not_have_raises():
 # QLoRA
 
 
-def test_4_bit_loading_quantises_the_linear_layers_and_not_embedding_output_layer_and_norms(checkpoint):
+def test_4_bit_loading_quantizes_the_linear_layers_and_not_embedding_output_layer_and_norms(checkpoint):
     model = quantized(checkpoint)
     four_bit = {name for name, module in model.named_modules() if isinstance(module, Linear4bit)}
     assert len(four_bit) == 7 * SMALL["num_hidden_layers"]
@@ -271,13 +271,13 @@ def test_the_defaults_of_4_bit_loading_are_fp4_fp32_compute_and_no_double_quanti
     assert not config.bnb_4bit_use_double_quant
 
 
-def test_prepare_model_for_kbit_training_casts_what_is_not_quantised_to_fp32(checkpoint):
+def test_prepare_model_for_kbit_training_casts_what_is_not_quantized_to_fp32(checkpoint):
     model = prepare_model_for_kbit_training(quantized(checkpoint))
     assert {p.dtype for p in model.parameters()} == {torch.uint8, torch.float32}
     assert model.lm_head.weight.dtype == torch.float32
 
 
-def test_adapters_can_be_trained_on_a_quantised_model_without_prepare_model_for_kbit_training(checkpoint):
+def test_adapters_can_be_trained_on_a_quantized_model_without_prepare_model_for_kbit_training(checkpoint):
     model = with_adapters(quantized(checkpoint))
     trained(model, bf16=True, activation_checkpointing=True)
     assert all(p.isfinite().all() for p in model.parameters() if p.requires_grad)
@@ -289,7 +289,7 @@ def test_load_in_4bit_is_no_argument_of_from_pretrained_any_more(checkpoint):
     assert raised(failed) == error("load_in_4bit")
 
 
-def test_trainer_refuses_a_quantised_model_without_adapters(checkpoint):
+def test_trainer_refuses_a_quantized_model_without_adapters(checkpoint):
     with pytest.raises(ValueError) as failed:
         trained(quantized(checkpoint))
     assert raised(failed) == error("purely_quantized")
@@ -347,7 +347,7 @@ def test_deepspeed_accepts_the_configuration_and_refuses_a_key_that_it_does_not_
     assert zero.stage == 2
     assert zero.offload_optimizer.device == OffloadDeviceEnum.cpu
     with pytest.raises(ValueError):
-        DeepSpeedZeroConfig(**config["zero_optimization"], offload_optimiser={})
+        DeepSpeedZeroConfig(**config["zero_optimization"], offload_optimizers={})
 
 
 def test_trainer_fills_every_auto_of_the_deepspeed_configuration():

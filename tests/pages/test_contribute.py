@@ -2,15 +2,13 @@
 
 import ast
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
+from programs import ROOT, run
 
 import evidence
 from evidence import notebooks, records
 
-ROOT = Path(__file__).resolve().parent.parent
 SHELL = sorted((ROOT / "snippets" / "contribute").glob("*.sh"))
 TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/contribute.md", "docs/evidence/index.md")]
 
@@ -19,15 +17,13 @@ def make_targets():
     return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
-def test_a_claim_of_a_notebook_in_its_smallest_form_runs(run_snippet):
-    defined, printed = run_snippet("contribute/claim.py")
-    assert defined["plain"].peak > defined["checkpointed"].peak
-    assert "Activation checkpointing cuts the peak memory of a step" in printed
+def test_a_claim_of_a_notebook_in_its_smallest_form_runs():
+    printed = run("contribute/claim.py").stdout
+    assert re.search(r"Activation checkpointing cuts the peak memory of a step: [\d.]+x", printed), printed
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
-def test_every_command_of_the_page_is_valid_shell_and_names_a_make_target(path):
-    subprocess.run(["bash", "-n", path], check=True)
+def test_every_command_of_the_page_names_a_make_target(path):
     named = re.findall(r"\bmake ([a-z]+)", path.read_text())
     assert named
     assert set(named) <= make_targets()
@@ -41,7 +37,7 @@ def test_every_make_command_in_the_texts_exists(path):
 
 
 def test_every_message_of_the_page_is_one_that_the_code_gives():
-    code = "".join(path.read_text() for path in sorted((ROOT / "evidence").glob("*.py")))
+    code = "".join(path.read_text() for path in sorted((ROOT / "evidence").rglob("*.py")))
     table = (ROOT / "docs" / "contribute.md").read_text().split("| Message |")[1].split("\n\n")[0]
     messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
     assert len(messages) > 10
@@ -55,7 +51,7 @@ def test_a_claim_that_a_form_names_as_an_example_exists(name):
     named = re.findall(r"\b([a-z_]+):([a-z]+(?:-[a-z0-9]+)+)", (ROOT / ".github" / name).read_text())
     assert named
     for notebook, claim in named:
-        assert claim in records.load_all(ROOT / "results")[notebook][0].data["claims"]
+        assert records.find(records.load_all(ROOT / "results"), notebook, claim)
 
 
 def test_notebooks_named_in_commands_exist():
@@ -71,12 +67,12 @@ def test_contributing_and_the_page_state_the_same_rule():
 
 
 def test_each_module_of_evidence_imports_only_those_before_it_in_the_line_that_its_docstring_gives():
-    line = evidence.__doc__.split("before it:")[1].split(".\n")[0].replace("\n", " ")
-    order = [name.strip() for name in line.split(",")]
+    line = evidence.__doc__.split("before it:")[1].split(".")[0]
+    order = re.findall(r"\w+", line)
     modules = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "evidence").glob("*.py")}
-    assert sorted(order) == sorted(set(modules) - {"__init__", "site"})
-    for name, module in modules.items():
-        for node in ast.walk(module):
+    assert sorted(order) == sorted({*modules, "site"} - {"__init__"})
+    for name in modules.keys() - {"__init__"}:
+        for node in ast.walk(modules[name]):
             if isinstance(node, ast.ImportFrom) and node.level:
                 for used in [node.module] if node.module else [alias.name for alias in node.names]:
-                    assert order.index(used) < order.index(name), f"{name} imports {used}"
+                    assert order.index(used.split(".")[0]) < order.index(name), f"{name} imports {used}"

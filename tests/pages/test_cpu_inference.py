@@ -260,7 +260,7 @@ def test_torch_takes_a_thread_for_each_core_of_the_affinity_and_os_cpu_count_doe
 # ONNX Runtime
 
 
-def test_the_quantiser_refuses_the_shapes_of_the_exporter(tmp_path):
+def test_the_quantizer_refuses_the_shapes_of_the_exporter(tmp_path):
     folder = run("cpu_inference/onnx_runtime.py").folder
     with pytest.raises(Exception) as caught:
         quantize_dynamic(folder / "model.onnx", tmp_path / "refused.onnx", weight_type=QuantType.QInt8)

@@ -220,7 +220,7 @@ def test_paged_state_needs_a_gpu_and_says_so_on_a_cpu():
 # torchao
 
 
-def test_torchao_quantises_tensors_of_4096_elements_that_blocks_of_256_divide():
+def test_torchao_quantizes_tensors_of_4096_elements_that_blocks_of_256_divide():
     model = torch.nn.ParameterList([torch.zeros(4096), torch.zeros(4096 + 128), torch.zeros(2048)])
     optimizer = torchao_8bit(model, block_size=256)
     step(model, optimizer)

@@ -221,16 +221,16 @@ def test_pinning_without_an_accelerator_warns():
     assert error("pin_memory") in warned(lambda: list(DataLoader(range(4), pin_memory=True)))
 
 
-# Tokenising
+# Tokenizing
 
 
 @functools.cache
-def tokenised():
+def tokenized():
     return load("throughput/tokenise.py")
 
 
 def test_the_file_of_ids_holds_every_text_and_its_rows_train_a_model():
-    made = tokenised()
+    made = tokenized()
     rows, texts, tokenizer = made.rows, made.texts, made.tokenizer
     printed = run("throughput/tokenise.py").stdout
     assert re.search(rf"^{len(texts):,} texts, [\d,]+ tokens, [\d,]+ rows of 128$", printed, re.M)
@@ -242,7 +242,7 @@ def test_the_file_of_ids_holds_every_text_and_its_rows_train_a_model():
 
 
 def test_the_positions_of_a_row_start_again_after_each_text_and_keep_the_texts_apart():
-    made = tokenised()
+    made = tokenized()
     rows, end = made.rows, made.END
     number = next(n for n in range(len(rows)) if end in rows[n]["input_ids"][8:-8])
     row = rows[number]

@@ -1,6 +1,10 @@
-"""The page of the small repository, with a text more on it."""
+"""The page of the small repository with a text more on it, and the repository as a built site."""
 
+import built
 import pytest
+from small_site import build_two
+
+from evidence.site.browser import Host
 
 
 @pytest.fixture
@@ -18,3 +22,25 @@ def problems_of(repository):
         return problems
 
     return found
+
+
+TWO = {}  # built once for the tests of a process: they only read it
+
+
+@pytest.fixture
+def two_machines(request, tmp_path_factory):
+    """A small built site with figures of a CPU and a GPU, on a host."""
+    if not TWO:
+        repository = request.getfixturevalue("repository")
+        TWO["site"] = build_two(repository, tmp_path_factory.mktemp("two") / "site")
+    with Host(TWO["site"]) as host:
+        yield host
+
+
+@pytest.fixture
+def small_tab(two_machines):
+    """The overview of the small site in a tab; whatever its console says fails the test."""
+    with built.tab() as opened, built.console(opened) as messages:
+        opened.goto(two_machines.address)
+        yield opened
+        assert messages == []

@@ -78,7 +78,7 @@ WITHOUT_WHAT_IS_ALIKE = """() => {
 KINDS_AROUND = """around => [...new Set([...document.querySelectorAll(around)].flatMap(part => [...part.querySelectorAll("*")])
   .map(element => [element.parentElement, element].map(one =>
     [one.tagName, one.getAttribute("class"), one.getAttributeNames(), !!one.textContent.trim()].join(" ")).join(" > ")))]"""
-COLOURS = ["color-contrast", "link-in-text-block"]  # the rules that ask for colours
+COLORS = ["color-contrast", "link-in-text-block"]  # the rules that ask for colors
 LOOK = "[innerWidth, getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)]"
 SOURCES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")])
 
@@ -108,7 +108,7 @@ def phone_and_desk(tab, look, second=None):
     phone = look(tab)
     tab.set_viewport_size(DESKTOP)
     tab.emulate_media(color_scheme="dark")
-    tab.evaluate(SETTLED)  # colours fade from one look to the other
+    tab.evaluate(SETTLED)  # colors fade from one look to the other
     return phone, (second or look)(tab)
 
 
@@ -119,7 +119,7 @@ def nothing_wrong_in(what):
 
 
 def samples(tab):
-    """Marks three elements of each new kind of text, by its colours and its size; returns the new kinds. The contrast of a
+    """Marks three elements of each new kind of text, by its colors and its size; returns the new kinds. The contrast of a
     kind is the same on every page."""
     return tab.evaluate(SAMPLES, list(nothing_wrong_in("texts")))
 
@@ -135,7 +135,7 @@ def wrong(tab):
 
 
 def wrong_in_the_second_look(tab):
-    """What axe finds in what differs from the first look: the colours, and what a phone hides, which is much the same around
+    """What axe finds in what differs from the first look: the colors, and what a phone hides, which is much the same around
     every page. The rest of the page is emptied, since axe looks through every element of it whatever it is asked about."""
     kinds, looked_at, around = (
         samples(tab),
@@ -146,7 +146,7 @@ def wrong_in_the_second_look(tab):
     if known_around and not kinds:
         return []
     tab.evaluate(ONLY_WHAT_IS_LOOKED_AT, ",".join(looked_at))
-    found = violations(tab, include=looked_at, rules=COLOURS if known_around else (), contrast="[data-sample]")
+    found = violations(tab, include=looked_at, rules=COLORS if known_around else (), contrast="[data-sample]")
     if not found:
         nothing_wrong_in("texts").update(kinds)
         nothing_wrong_in("around").update(around)
@@ -155,7 +155,7 @@ def wrong_in_the_second_look(tab):
 
 def both_looks(tab):
     """How wide the page is on a phone, what axe finds in both looks, and the kinds of words in code, of which the first of
-    each keeps its colour: the words are half of a page's elements, of a dozen colours."""
+    each keeps its color: the words are half of a page's elements, of a dozen colors."""
     width, kinds = tab.evaluate(WIDTH), set(tab.evaluate(FIRST_OF_EACH_KIND, CODE))
     looks = phone_and_desk(tab, wrong, wrong_in_the_second_look)
     return width, *looks, kinds
@@ -225,11 +225,11 @@ def test_the_second_look_is_at_a_dark_page_on_a_desk():
 
 
 def test_of_each_kind_of_text_three_elements_stand_for_all():
-    """Grey on grey is a kind of its own, also where the grey behind it belongs to what is around it."""
-    grey = '<div style="background: #aaa"><p style="color: #999">grey on grey</p></div>'
+    """Gray on gray is a kind of its own, also where the gray behind it belongs to what is around it."""
+    gray = '<div style="background: #aaa"><p style="color: #999">gray on gray</p></div>'
     with tab() as opened:
         opened.set_content(
-            f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{"<p>black on white</p>" * 9}{grey}</main>'
+            f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{"<p>black on white</p>" * 9}{gray}</main>'
         )
         kinds, found = samples(opened), wrong(opened)
         marked = opened.locator("[data-sample]").count()
@@ -255,10 +255,10 @@ def test_a_kind_of_text_is_looked_at_until_nothing_is_wrong_with_it():
     assert looks == [(2, 1), (2, 1), (2, 0), (0, 0)] and marked == 1
 
 
-def test_what_the_second_look_leaves_out_hides_no_colour_and_nothing_around_the_page():
-    """Of nine paragraphs that are alike six are emptied; a grey that is only there in the dark is found, and a nameless link."""
+def test_what_the_second_look_leaves_out_hides_no_color_and_nothing_around_the_page():
+    """Of nine paragraphs that are alike six are emptied; a gray that is only there in the dark is found, and a nameless link."""
     style = "<style>@media (prefers-color-scheme: dark) { .last { color: #999; background: #aaa } }</style>"
-    text = f"{'<p>black on white</p>' * 9}<div><p class=last>grey</p></div>"
+    text = f"{'<p>black on white</p>' * 9}<div><p class=last>gray</p></div>"
     around = '<div class="md-header"><a href="#"><img src="x.png" alt=""></a></div>'
     with tab(color_scheme="dark") as opened:
         opened.set_content(f'<html lang="en"><title>Wrong</title>{style}{around}<main><h1>Wrong</h1>{text}</main>')
@@ -268,9 +268,9 @@ def test_what_the_second_look_leaves_out_hides_no_colour_and_nothing_around_the_
 
 
 def test_axe_does_find_what_is_wrong():
-    """An image without words, grey on grey: a gate that finds nothing in anything would be none."""
-    wrong = '<img src="x.png"><p style="color: #999; background: #aaa">grey on grey</p>'
-    code = '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">grey</span></code></div>'
+    """An image without words, gray on gray: a gate that finds nothing in anything would be none."""
+    wrong = '<img src="x.png"><p style="color: #999; background: #aaa">gray on gray</p>'
+    code = '<div class="highlight"><code><span class="k" style="color: #999; background: #aaa">gray</span></code></div>'
     with tab() as opened:
         opened.set_content(f'<html lang="en"><title>Wrong</title><main><h1>Wrong</h1>{wrong}</main>')
         found = " ".join(violations(opened))

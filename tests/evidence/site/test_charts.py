@@ -1,4 +1,4 @@
-"""Charts: SVG at build time, in the page's colours, for a desktop and a phone, with words for who cannot see them."""
+"""Charts: SVG at build time, in the page's colors, for a desktop and a phone, with words for who cannot see them."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def test_a_chart_is_drawn_for_a_desktop_and_for_a_phone_with_its_words_for_who_c
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_a_chart_brings_no_style_script_colour_or_id_of_its_own(mark):
+def test_a_chart_brings_no_style_script_color_or_id_of_its_own(mark):
     text = str(drawn(GIVEN[mark], mark))
     assert not re.search(r"<style|<script|<desc|<title|\sstyle=|\sid=|http|#[0-9a-fA-F]{3,6}", text)
     assert "color-0" in text
@@ -98,9 +98,9 @@ def test_one_series_needs_no_legend_and_several_have_one():
     assert [name.get_text() for name in drawn(CURVES, "line").select(".legend li")] == ["Plain", "Checkpointed"]
 
 
-# Six colours must be told apart on paper and at night, by everybody: simulated after Machado, Oliveira and Fernandes (2009)
+# Six colors must be told apart on paper and at night, by everybody: simulated after Machado, Oliveira and Fernandes (2009)
 SIGHT = {
-    "all colours": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "all colors": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "no red": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "no green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
     "no blue": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
@@ -108,19 +108,19 @@ SIGHT = {
 STYLE = (Path(__file__).resolve().parent.parent / "docs" / "assets" / "site.css").read_text()
 
 
-def colours(name):
-    """A colour of the style sheet, on paper and at night."""
+def colors(name):
+    """A color of the style sheet, on paper and at night."""
     return re.search(rf"--{name}: light-dark\((#\w+), (#\w+)\)", STYLE).groups()
 
 
-def linear(colour):
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+def linear(color):
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
     parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
 
-def brightness(colour):
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear(colour)))
+def brightness(color):
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear(color)))
 
 
 def contrast(one, other):
@@ -128,8 +128,8 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def lab(colour, sight):
-    red, green, blue = [min(1, max(0, sum(a * b for a, b in zip(row, linear(colour))))) for row in sight]
+def lab(color, sight):
+    red, green, blue = [min(1, max(0, sum(a * b for a, b in zip(row, linear(color))))) for row in sight]
     xyz = (0.4125 * red + 0.3576 * green + 0.1804 * blue) / 0.9505, 0.2127 * red + 0.7152 * green + 0.0722 * blue, 0
     xyz = (*xyz[:2], (0.0193 * red + 0.1192 * green + 0.9503 * blue) / 1.0890)
     x, y, z = [part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in xyz]
@@ -137,17 +137,17 @@ def lab(colour, sight):
 
 
 @pytest.mark.parametrize("night", [0, 1], ids=["on paper", "at night"])
-def test_every_colour_of_a_chart_stands_out_from_the_page(night):
-    paper = colours("paper")[night]
+def test_every_color_of_a_chart_stands_out_from_the_page(night):
+    paper = colors("paper")[night]
     for number in range(1, 7):
-        assert contrast(colours(f"chart-{number}")[night], paper) >= 3, number
+        assert contrast(colors(f"chart-{number}")[night], paper) >= 3, number
 
 
 @pytest.mark.parametrize("night", [0, 1], ids=["on paper", "at night"])
 @pytest.mark.parametrize("sight", SIGHT)
-def test_the_colours_of_a_chart_are_told_apart_by_every_eye(sight, night):
+def test_the_colors_of_a_chart_are_told_apart_by_every_eye(sight, night):
     """Four series are common, more are rare. Ten is a difference that one sees at a glance."""
-    points = {number: lab(colours(f"chart-{number}")[night], SIGHT[sight]) for number in range(1, 7)}
+    points = {number: lab(colors(f"chart-{number}")[night], SIGHT[sight]) for number in range(1, 7)}
     for one, other in combinations(points, 2):
         assert math.dist(points[one], points[other]) >= (20 if other <= 4 else 12), (one, other)
 
@@ -165,7 +165,7 @@ def test_the_axis_of_an_area_says_round_numbers():
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_what_a_machine_lacks_is_named_and_the_others_keep_their_colours(mark):
+def test_what_a_machine_lacks_is_named_and_the_others_keep_their_colors(mark):
     less = drawn({"Less": []} | GIVEN[mark], mark)
     items = less.select(".legend li")
     assert items[0].text == "Less: none on this machine"

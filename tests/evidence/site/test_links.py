@@ -73,10 +73,10 @@ def test_a_page_and_a_notebook_that_nav_lacks_are_named(repository):
 
 
 def test_an_entry_of_nav_without_a_file_is_named_with_its_line_and_the_nearest(repository):
-    found = nav_problems(repository, "  - Overview: indx.md\n  - Tiny: notebooks/tiny.ipynb\n")
+    found = nav_problems(repository, "  - Overview: index2.md\n  - Tiny: notebooks/tiny.ipynb\n")
     assert (
         found[0]
-        == "mkdocs.yml:4: nav leads to indx.md, which is not there (did you mean index.md?). Fix: correct the line, or take it out"
+        == "mkdocs.yml:4: nav leads to index2.md, which is not there (did you mean index.md?). Fix: correct the line, or take it out"
     )
 
 

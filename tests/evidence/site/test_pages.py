@@ -113,7 +113,7 @@ class TestClaimInASentence:
         page = render(SPEED)
         assert shown(page.find("button")) == "2.3x"
         opened = " ".join(page.find(id="claim-tiny-step-speed").text.split())
-        assert "does not apply, because this machine cannot on Other CPU 2 cores torch" in opened, "without a spread"
+        assert "does not apply, because this machine cannot on Other CPU 2 corestorch" in opened, "without a spread"
 
     def test_a_figure_whose_record_is_stale_is_shown_nowhere(self, repository):
         repository.edit(repository.source, "peak = 12.5", "peak = 12.0 + 0.5")

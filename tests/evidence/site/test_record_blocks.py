@@ -35,13 +35,13 @@ def test_a_chart_that_cannot_be_drawn_is_named(problems_of, old, new, line, what
 
 
 def test_an_unknown_column_of_a_table_gets_the_nearest_name(problems_of):
-    (problem,) = problems_of("```table\ntable: tiny:by-batch\ncolumns: [batch, plian]\n```")
-    assert problem.startswith("3: table tiny:by-batch has no column plian (did you mean plain?)")
+    (problem,) = problems_of("```table\ntable: tiny:by-batch\ncolumns: [batch, plainn]\n```")
+    assert problem.startswith("3: table tiny:by-batch has no column plainn (did you mean plain?)")
 
 
 def test_a_misspelt_key_of_a_table_is_not_ignored(problems_of):
-    (problem,) = problems_of("```table\ntable: tiny:by-batch\ncolums: [batch]\n```")
-    assert problem.startswith("3: a table has no colums (did you mean columns?)")
+    (problem,) = problems_of("```table\ntable: tiny:by-batch\ncolumnx: [batch]\n```")
+    assert problem.startswith("3: a table has no columnx (did you mean columns?)")
 
 
 @pytest.mark.parametrize("content", ["", "tiny:by-batch", "- 1", "table: 5"])

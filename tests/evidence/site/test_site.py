@@ -434,8 +434,8 @@ def test_a_page_leads_to_those_before_and_after_it_and_to_its_source(site, check
     sources = notebook_or_page(checkout)
     for number, name in enumerate(ordered(site)):
         page = site.pages[name]
-        neighbours = page.select(".md-footer__link")
-        assert len(neighbours) == (number > 0) + (number < len(site.pages) - 1), name
+        neighbors = page.select(".md-footer__link")
+        assert len(neighbors) == (number > 0) + (number < len(site.pages) - 1), name
         assert page.select_one("a[rel=edit]")["href"].endswith(tuple(sources)), name
 
 

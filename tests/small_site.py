@@ -83,22 +83,63 @@ def add_table(data):
     data["tables"]["by-size"] = {"title": "Peak by size", "kind": "measured", "columns": columns, "rows": rows}
 
 
-def make_site():
-    """Gives the small repository our theme, assets, hook and settings: a site with one page and one notebook."""
+def make_site(pages="  - Overview: index.md\n"):
+    """Gives the small repository our theme, assets, hook and settings: a site with one notebook and these pages."""
     for name in ("evidence", "theme"):
         if not os.path.lexists(name):
             os.symlink(ROOT / name, name)
     shutil.copytree(ROOT / "docs" / "assets", "docs/assets", dirs_exist_ok=True)
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    nav = "nav:\n  - Overview: index.md\n  - Notebooks:\n      - Tiny: notebooks/tiny.ipynb\n\n"
-    settings, found = re.subn(r"^nav:\n(?:[ #-].*\n|\n)+", nav, text, flags=re.M)
+    nav = f"nav:\n{pages}  - Notebooks:\n      - Tiny: notebooks/tiny.ipynb\n\n"
+    settings, found = re.subn(r"^nav:\n(?:[ #-].*\n|\n)+", lambda _: nav, text, flags=re.M)
     assert found == 1
     with open("mkdocs.yml", "w", encoding="utf-8") as file:
         file.write(settings)
 
 
-def build(folder):
-    make_site()
+PAGE = """---
+title: Tiny
+---
+
+# Tiny
+
+It takes [[tiny:peak-memory]] and runs at [[tiny:step-speed]] the speed, on a CPU [[tiny:step-speed@cpu]].
+
+```table
+table: tiny:by-size
+```
+
+{chart}
+
+## Use it {{ #use }}
+
+```python
+--8<-- "guide/step.py:step"
+```
+
+## Error messages {{ #errors }}
+
+A sentence of the tests about a quagmire.
+"""
+RAW = """# Raw
+
+Markdown lets HTML through.
+
+<script>window.injected = true</script>
+<style>body { background: red }</style>
+<p onclick="window.injected = true" id="clicked">A paragraph</p>
+"""
+
+
+def build_two(repository, folder):
+    """Builds a site with figures of a CPU and a GPU, and a page whose content brings a script."""
+    repository.change_record(add_table)
+    both = add_gpu(repository, lambda data: (speed(7.5)(data), add_table(data)))
+    assert "30.5" in both.read_text()
+    chart = block("chart", **CHART | {"table": "tiny:by-size", "description": "Both rise."})
+    repository.page.write_text(PAGE.format(chart=chart))
+    repository.page.with_name("raw.md").write_text(RAW)
+    make_site("  - Overview: index.md\n  - Raw: raw.md\n")
     run = built.build(folder, os.getcwd())
     assert run.returncode == 0, run.stdout + run.stderr
     return folder

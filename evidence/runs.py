@@ -1,0 +1,254 @@
+"""Executes notebooks: `record` stores the outputs and makes the records, `recompute` runs what is exact and compares, `verify`
+runs everything and stores nothing."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import nbformat
+
+from . import freshness, records
+from .claims import MIME
+from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stable_ids
+from .problems import Problem, line_of, read_text, shown
+
+TIMEOUT = 1800  # seconds for one cell
+OPENED = {  # the least that start() leaves
+    "required": ["notebook", "date", "machine", "software"],
+    "properties": {"machine": {"type": "object", "required": ["name"]}},
+}
+
+
+def record(name, results=records.RESULTS, say=print):
+    """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
+    path = FOLDER / f"{name}.py"
+    notebook = read_source(name)
+    _execute(name, notebook, say)
+    _drop_logs(notebook)
+    made = harvest(notebook, path)
+    _refuse_another_result(made, results)
+    _name_apart(made, notebook, results)
+    notebook.cells = with_stable_ids(notebook.cells)
+    notebook.metadata["evidence"] = {"outputs": outputs_hash(notebook)}
+    texts = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
+    texts |= dict(records.prepared(part, results) for part in made)
+    records.write_together(texts)
+    count = {key: sum(len(part[key]) for part in made) for key in ("claims", "tables")}
+    places = " and ".join(shown(place) for place in list(texts)[1:])
+    say(f"{name}: {count['claims']} claims, {count['tables']} tables in {places}")
+
+
+def _refuse_another_result(made, results):
+    """With the same code and the same versions, what is exact must come out as the project's record has it."""
+    for part in made:
+        place = Path(results) / part["notebook"] / f"{records.ANY_MACHINE}.json"
+        if "machine" in part or not place.exists():
+            continue
+        stored = records.load(place)
+        if freshness.stale(stored) or stored.data["software"] != part["software"]:
+            continue
+        for said in unlike(part, stored.data):
+            raise Problem(
+                place, f"{said}, with the same code and versions", "find what makes it vary; nothing was written"
+            )
+
+
+def _name_apart(made, notebook, results):
+    """A machine of another kind may have this one's name in the records already: then this one's gets four digits more."""
+    for part in made:
+        here = part.get("machine")
+        known = [json.loads(read_text(path)) for path in Path(results).glob(f"*/{here['name']}.json")] if here else []
+        if any(other["machine"].get("fingerprint") != here["fingerprint"] for other in known):
+            here["name"] += f"-{here['fingerprint'][:4]}"
+            for _, _, kind, _, _, output in _left_behind(notebook):
+                if kind == "start":
+                    output[MIME["start"]]["machine"]["name"] = here["name"]
+
+
+def outputs_hash(notebook):
+    """SHA-256 of all outputs, which tells an output that was edited or cleared."""
+    outputs = [cell.get("outputs", []) for cell in notebook.cells if cell.cell_type == "code"]
+    return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
+
+
+def _drop_logs(notebook):
+    """What libraries write to stderr names paths of this machine and is no result."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+
+
+def recompute(name, results=records.RESULTS, say=print):
+    """Executes the cells that measure nothing; what they derive, trace and cite must be what the project's record says.
+
+    Returns the number of figures compared. Raises Problem at the first that differs or does not come.
+    """
+    path = FOLDER / f"{name}.py"
+    notebook = read_source(name)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and freshness.measures(cell):
+            cell.cell_type = "raw"  # so that a cell's number is that of the file
+    _execute(name, notebook, say)
+    exact = next((part for part in harvest(notebook, path) if "machine" not in part), {"claims": {}, "tables": {}})
+    place = Path(results) / name / f"{records.ANY_MACHINE}.json"
+    again = f"mend the notebook, or if the change is meant run `make record NOTEBOOKS={name}`"
+    stored = records.load(place).data if place.exists() else {"claims": {}, "tables": {}}
+    for said in unlike(exact, stored):
+        raise Problem(place if place.exists() else path, said, again)
+    return len(exact["claims"]) + len(exact["tables"])
+
+
+def unlike(made, stored):
+    """In words, where the exact figures of a run are not those of a record."""
+    for collection in ("claims", "tables"):
+        for key in made[collection].keys() | stored[collection].keys():
+            ours, theirs = made[collection].get(key), stored[collection].get(key)
+            if not (ours and theirs):
+                where = (
+                    "the record has, and this run does not leave" if theirs else "this run leaves, and the record lacks"
+                )
+                yield f"{collection[:-1]} {key}: {where}"
+            elif found := records.difference(ours, theirs):
+                place, here, there = found
+                yield f"{collection[:-1]} {key}{place and f', {place}'}: this run gives {here}, the record says {there}"
+
+
+def verify(name, results=records.RESULTS, say=print):
+    """Executes a notebook without storing anything; every exact figure must agree with its record."""
+    notebook = read_source(name)
+    _execute(name, notebook, say)
+    made = harvest(notebook, FOLDER / f"{name}.py")
+    stored = {record.machine: record for record in records.load_all(results).get(name, [])}
+    for part in made:
+        if "machine" in part:
+            say(f"{name}: {len(part['claims'])} measured claims hold")
+            continue
+        for said in unlike(part, stored[""].data if "" in stored else {"claims": {}, "tables": {}}):
+            raise Problem(FOLDER / f"{name}.py", said, "mend the cell, or make the record again")
+        say(f"{name}: {len(part['claims'])} exact claims agree with the record")
+
+
+def harvest(notebook, path):
+    """Makes the records of an executed notebook from the outputs of its cells: what is the same on every machine, and what
+    this machine measured. A part that holds nothing is left out."""
+    found = {"start": {}, "claim": {}, "table": {}}
+    for number, cell, kind, key, data, _ in _left_behind(notebook):
+        if key in found[kind]:
+            what = "two runs are opened" if kind == "start" else f"two {kind}s of the name {key}"
+            fix = "call start() once" if kind == "start" else "give one of them another name"
+            raise Problem(path, f"cell {number}: {what}", fix, line_of_cell(path, number))
+        if kind != "start" and (data["kind"] == "measured") != freshness.measures(cell):
+            yes = (
+                "measures, and its cell has no tag" if data["kind"] == "measured" else "is exact, and its cell measures"
+            )
+            fix = 'begin a cell that measures with `# %% tags=["measures"]`, and keep what is exact in cells without the tag'
+            raise Problem(path, f"cell {number}: {kind} {key} {yes}", fix, line_of_cell(path, number))
+        found[kind][key] = data
+    opened = _opened(found["start"], path)
+    code, modules = freshness.code_and_modules(path)
+    common = {
+        "schema": records.SCHEMA_NUMBER,
+        "notebook": path.stem,
+        "source": code,
+        "date": opened["date"],
+        "command": f"make record NOTEBOOKS={path.stem}",
+        "software": opened["software"],
+    }
+    parts = []
+    for where, measured in (({}, False), ({"machine": opened["machine"], "package": modules}, True)):
+        kept = {
+            f"{kind}s": {key: data for key, data in found[kind].items() if (data["kind"] == "measured") == measured}
+            for kind in ("claim", "table")
+        }
+        if any(kept.values()):
+            parts.append(common | where | kept)
+    return parts
+
+
+def _opened(starts, path):
+    if not starts:
+        fix = f'call start("{path.stem}") in a cell of its own before the first claim'
+        raise Problem(path, "the notebook opens no run", fix)
+    opened = starts["start"]
+    for error in jsonschema.Draft202012Validator(OPENED).iter_errors(opened):
+        where = "/".join(map(str, ["start()", *error.absolute_path]))
+        raise Problem(path, f"{where}: {error.message[-160:]}", f"run `make record NOTEBOOKS={path.stem}`")
+    if opened["notebook"] != path.stem:
+        what = f"the notebook opens a run of {opened['notebook']}"
+        raise Problem(path, what, f'call start("{path.stem}")', line_of(read_text(path), "start("))
+    return opened
+
+
+def _left_behind(notebook):
+    """What the cells left for the record: cell number, cell, kind, name, data, and what the cell shows."""
+    for number, cell in enumerate(notebook.cells, 1):
+        for output in cell.get("outputs", []):
+            for kind, mime in MIME.items():
+                if data := dict(output.get("data", {}).get(mime, {})):
+                    if kind == "table":
+                        data["columns"] = dict(data["columns"])
+                    yield number, cell, kind, data.pop("name", kind), data, output["data"]
+
+
+def _execute(name, notebook, say):
+    try:
+        import ipykernel  # noqa: F401
+        from nbclient import NotebookClient
+        from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    except ImportError as error:
+        raise Problem(
+            FOLDER / f"{name}.py",
+            f"this python ({sys.executable}) lacks {error.name}",
+            f"{sys.executable} -m pip install nbclient ipykernel jupytext matplotlib",
+        ) from None
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    started, number = time.perf_counter(), 0
+
+    def progress(cell, cell_index):
+        nonlocal number
+        number = cell_index + 1
+        if cell.cell_type == "code":
+            title = next((line for line in cell.source.splitlines() if line.strip()), "")[:60]
+            say(
+                f"{name}: cell {codes.index(cell) + 1}/{len(codes)} after {time.perf_counter() - started:.0f} s: {title}"
+            )
+
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+        on_cell_start=progress,
+        store_widget_state=False,
+        record_timing=False,
+        extra_arguments=["--log-level=ERROR"],
+    )
+    try:
+        client.execute(env=_kernel_environment(name))
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
+        what = {
+            CellTimeoutError: f"ran longer than {TIMEOUT} s",
+            DeadKernelError: "ended the process that ran it (out of memory?)",
+        }.get(type(error)) or f"raised {error.ename}: {error.evalue}"
+        line = (line_of_cell(path, number) or 1) + _line_in_cell(error)
+        raise Problem(path, f"cell {number} {what}", fix, line) from None
+
+
+def _line_in_cell(error):
+    """How far under the first line of the cell its traceback begins."""
+    traceback = re.sub(r"\x1b\[[\d;]*m", "", getattr(error, "traceback", ""))
+    found = re.search(r"Cell In\[\d+\], line (\d+)", traceback)
+    return int(found[1]) - 1 if found else 0
+
+
+def _kernel_environment(name):
+    """The kernel starts in notebooks/ and imports `evidence` from this checkout."""
+    root = str(Path(__file__).resolve().parent.parent)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)]))}
+
