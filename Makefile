@@ -87,7 +87,7 @@ lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
 	@for name in test optimum-onnx optimum-intel; do \
 	  $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
-	    $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
+	    --override requirements/left-out.txt $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
 
 clean: ## remove .venv and site/
 	rm -rf $(VENV) site

@@ -180,8 +180,10 @@ def _process_group(arguments):
                 return dist.ProcessGroup.unbox(argument)
         if isinstance(argument, dist.ProcessGroup):
             return argument
-        if isinstance(argument, str):  # private: the functional collectives name their group, and nothing public looks it up
-            with contextlib.suppress(RuntimeError):
+        if isinstance(argument, str):
+            with contextlib.suppress(
+                RuntimeError
+            ):  # private: functional collectives name their group, nothing public looks it up
                 return dist.distributed_c10d._resolve_process_group(argument)
     raise LookupError(f"no process group among {arguments}")
 

@@ -50,11 +50,12 @@ def main(arguments=None):
 
 
 def check(asked):
+    from . import notebook_lint
     from .site import addresses, lint, redirects
 
-    problems = [*lint.check(), *redirects.check(), *addresses.check(), *notebooks.strays()]
+    problems = [*lint.check(), *lint.check_repository(), *redirects.check(), *addresses.check(), *notebooks.strays()]
     for name in notebooks.names():
-        problems += pairs.check(name)
+        problems += [*pairs.check(name), *notebook_lint.check(name)]
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
     for problem in problems:
         print(problem, file=sys.stderr)

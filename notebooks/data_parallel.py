@@ -119,7 +119,7 @@ def wire(work):
     time.sleep(0.2)
     before = sent()
     work()
-    time.sleep(0.3)  # until the last acknowledgements are here
+    time.sleep(0.3)  # until the last acknowledgments are here
     return sent() - before
 
 

@@ -228,7 +228,7 @@ claim("tp-sp-sent", "The same with sequence parallelism", traced["8b", "tp_one",
 #
 # Bytes that a rank sends, over the peak of the link in one direction. ZeRO-1 and ZeRO-2 are DeepSpeed's own code, which we do not
 # trace. With its defaults it all-reduces the gradients in 16 bits and gathers the weights in 16 bits, which the tests count on two
-# processes. Links: the table in `dryrun/plan.py` with its sources.
+# processes. Links: the table in `dryrun/data/links.json` with its sources.
 
 # %%
 W8 = 7 / 8

@@ -88,7 +88,10 @@ def fresh_model():
 
 
 # %% [markdown]
-# First `Trainer`, with its defaults for clipping and schedule:
+# First `Trainer`, with its defaults: AdamW without weight decay, gradients clipped, and a
+# learning rate that falls in a straight line to nothing.
+# `train_sampling_strategy="sequential"` keeps the rows in their order, so that the loop
+# can follow.
 
 # %% tags=["measures"]
 trainer = Trainer(
@@ -106,7 +109,11 @@ by_trainer = [entry["loss"] for entry in trainer.state.log_history if "loss" in 
 # %% [markdown]
 # Then the loop. Four lines in it are easily forgotten: the tokens of *all* micro-batches,
 # clipping, the schedule, and clearing the gradients after the step rather than after each
-# micro-batch. `mean_of_means=True` forgets the first of them, to show what happens.
+# micro-batch.
+#
+# `mean_of_means=True` forgets the first of them, to show what happens. It divides by the
+# number of micro-batches, as many recipes do. That is right only if each micro-batch has
+# as many labels as the next.
 
 # %% tags=["measures"]
 def train_by_loop(mean_of_means=False):
@@ -179,8 +186,8 @@ for name, sentence, value, unit, bound in (
     ("loop-weights",
      f"Largest difference of a weight after these steps from the same weight of Trainer's model, {WEIGHT}",
      off, "", {"at_most": 1e-2 if GPU else 1e-4}),
-    ("loop-of-means", f"The same difference for a loop that averages the means of its micro-batches, {WEIGHT}",
-     off_by_means, "", {"at_least": 0.01}),
+    ("loop-of-means", "Largest difference of a weight for a loop that averages the means of its micro-batches, "
+     + WEIGHT, off_by_means, "", {"at_least": 0.01}),
 ):
     claim(name, sentence, value, unit, kind="measured", **bound)
 
@@ -291,3 +298,7 @@ table(
 # - **Keep predictions, not logits.** With a language model's vocabulary the logits of an
 #   evaluation do not fit on any GPU; the predicted tokens fit everywhere.
 # - **Old arguments fail loudly.** Look them up in the table above.
+#
+# Try it yourself: leave clipping out of the loop, or the schedule, and run the notebook
+# again. The cell that compares weights then fails, and names the claim that does not
+# hold.

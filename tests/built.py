@@ -58,6 +58,22 @@ def parsed(page):
     return parsed_file(site() / page / "index.html")
 
 
+def source_of(page):
+    """The file that a page of the site is made from, by the page's address."""
+    name = page.strip("/")
+    notebook = ROOT / f"{name}.ipynb"
+    below = ROOT / "docs" / name
+    return notebook if notebook.is_file() else below / "index.md" if below.is_dir() else below.with_suffix(".md")
+
+
+def site_pages():
+    """The addresses of all pages, from their sources; the overview is ""."""
+    guides = [path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")]
+    folders = [path.parent if path.name == "index" else path for path in guides]
+    notebooks = [path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("notebooks/*.ipynb")]
+    return sorted(f"{path.as_posix()}/".removeprefix("./") for path in [*folders, *notebooks])
+
+
 @cache
 def host():
     """The built site on a host, below the path of its address."""

@@ -77,6 +77,13 @@ description: Line chart. Both lines rise.
 ```
 """
 SNIPPET = "# --8<-- [start:step]\nprint('step')\n# --8<-- [end:step]\n"
+AROUND = {  # the least of what every repository has
+    "README.md": "# Tiny\n",
+    "CONTRIBUTING.md": "# Contributing\n",
+    "requirements/site.in": "ruff\n",
+    "requirements/site.txt": "ruff==0.9.0 \\\n    --hash=sha256:aa\n",
+    "tests/test_tiny.py": "def test_one():\n    assert len('a') == 1\n",
+}
 
 
 class Repository:
@@ -174,6 +181,9 @@ def repository(tmp_path, monkeypatch, machine_of_the_tests):
     made.source.write_text(SOURCE.format(install=notebooks.install_cell()))
     made.page.write_text(PAGE)
     made.snippet.write_text(SNIPPET)
+    for path, text in AROUND.items():
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_text(text)
     runs.record("tiny", say=lambda text: None)
     assert records.load(made.record) and records.load(made.exact)
     assert not freshness.stale(records.load(made.record))

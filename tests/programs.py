@@ -45,7 +45,7 @@ class Run(Output):
     ranks: list  # of Output; a program of one process has one
 
 
-def run(name, *arguments, processes=1, torchrun=None, timeout=300, environment=None, beside=(), files=None, start=None,
+def run(name, *arguments, processes=1, torchrun=None, timeout=600, environment=None, beside=(), files=None, start=None,
         stand_ins=None, check=True):  # fmt: skip
     """Runs snippets/NAME as `python NAME ARGUMENTS`, by torchrun where `processes` is more than 1, or by bash; returns a `Run`.
 
@@ -75,9 +75,10 @@ def load(name):
 
 
 def failure(name, made, timeout=None):
-    """File and line, what went wrong, and the last lines of every rank that failed."""
-    outputs = [rank for rank in made.ranks if rank.stderr.strip()] or made.ranks
-    line, error = next(filter(None, (_where(name, output.stderr) for output in outputs)), (None, None))
+    """File and line, what went wrong, and the last lines of every rank."""
+    first = re.search(r"Root Cause .*?rank\s*: (\d+)", made.stderr, re.S)  # torchrun's: the others fail because of it
+    ranks = [made.ranks[int(first[1])], *made.ranks] if first else made.ranks
+    line, error = next(filter(None, (_where(name, rank.stderr) for rank in ranks)), (None, None))
     what = f"not finished after {timeout} s" if made.returncode is None else error or f"exit status {made.returncode}"
     parts = [f"snippets/{name}{f':{line}' if line else ''}: {what}"]
     for number, rank in enumerate(made.ranks):
@@ -89,13 +90,14 @@ def failure(name, made, timeout=None):
 
 
 def _where(name, stderr):
-    """The line of the program in the innermost frame of its last traceback, and the error; None where there is no traceback."""
+    """The line of the program in the last traceback, at its innermost, and the error; None where there is no such line."""
     file = re.escape(Path(name).name)
-    lines = [int(line) for line in re.findall(rf'File "(?:[^"]*/)?{file}", line (\d+)|^{file}: line (\d+):', stderr, re.M)
-             for line in line if line]  # fmt: skip
-    errors = re.findall(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b.*)$", stderr, re.M)
-    said = errors or re.findall(rf"^{file}: line \d+: (.*)$", stderr, re.M)
-    return (lines[-1], said[-1] if said else None) if lines else None
+    lines = re.findall(rf'File "(?:[^"]*/)?{file}", line (\d+)|^{file}: line (\d+):', stderr, re.M)
+    if not lines:
+        return None
+    python = re.findall(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b.*)$", stderr, re.M)
+    shell = re.findall(rf"^{file}: line \d+: (.*)$", stderr, re.M)
+    return "".join(lines[-1]), next(reversed(python or shell), None)
 
 
 def _shared_run(name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins):

@@ -4,7 +4,10 @@ That a program runs is tested beside the sentences of its page, in tests/pages/.
 """
 
 import ast
+import contextlib
 import dataclasses
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, SNIPPETS
+from programs import ROOT, SNIPPETS, Output, Run, failure
 from transformers import TrainingArguments
 
 from evidence.problems import nearest
@@ -45,8 +48,12 @@ NOT_TESTED = {
     "cpu_inference/serve.sh": "installs packages and serves a model of the Hub",
     "data_parallel/errors/watchdog.txt": "NCCL's, needs two GPUs",
     "launching/errors/nccl_info.txt": "NCCL's, needs two GPUs",
+    "launching/errors/stack.txt": "py-spy's, which may not look into processes everywhere",
+    "launching/errors/stale_address.txt": "comes at some restarts only",
     "launching/errors/watchdog.txt": "NCCL's, needs two GPUs",
+    "launching/ray_train.py": "needs a Ray cluster",
     "own_loop/container.sh": "needs Docker and a GPU",
+    "sharding/trainer_zero3.py": GPU,
 }
 
 # What the type checker reports, although the program is right: file, words of the report, why.
@@ -87,7 +94,7 @@ def runs(source):
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
     lists = {target.id: strings(node.value) for node in module.body if isinstance(node, ast.Assign)
              for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
-    runners, found = {"run"}, set()
+    runners, found = {"run", "Job"}, set()  # Job, in test_launching.py, starts programs that meet each other
     for _ in functions:  # a function that calls one of these is one of these
         runners |= {function.name for function in functions if names(function) & runners}
     for function in functions:
@@ -192,6 +199,79 @@ def test_a_misspelt_argument_method_and_import_is_found_with_file_and_line(tmp_p
     assert [(file, line) for file, line, _ in type_errors(tmp_path)] == [("wrong.py", line) for line in (3, 4, 5, 6)]
 
 
+# Keywords that a function takes by **kwargs and passes on, so that no signature tells a misspelt one.
+PASSED_ON = {
+    "from_config": {"attn_implementation", "dtype"},
+    "from_pretrained": {"device_map", "distributed_config", "dtype", "gguf_file", "quantization_config"},
+    "CPUOffloadOptimizer": {"lr"},
+    "ZeroRedundancyOptimizer": {"lr"},
+    "DataCollatorWithFlattening": {"return_tensors"},
+    "LlamaConfig": {"attn_implementation"},
+    "Qwen3MoeConfig": {"head_dim"},
+    "TokenizersBackend": {"eos_token", "tokenizer_object"},
+}
+
+
+def imported(module):
+    """{name: object} of what a program imports; without the packages that are not installed here."""
+    found = {}
+    for node in ast.walk(module):
+        with contextlib.suppress(ImportError):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    whole = importlib.import_module(alias.name)
+                    found[alias.asname or alias.name.split(".")[0]] = whole if alias.asname else sys.modules[alias.name.split(".")[0]]
+            elif isinstance(node, ast.ImportFrom):
+                whole = importlib.import_module(node.module)
+                found |= {alias.asname or alias.name: getattr(whole, alias.name, None) for alias in node.names}
+    return found
+
+
+def resolved(node, names):
+    if isinstance(node, ast.Attribute):
+        return getattr(resolved(node.value, names), node.attr, None)
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def unnamed_keywords(path):
+    """(line, function, keyword) of each keyword that the signature of an imported function does not name."""
+    module = ast.parse(path.read_text())
+    names = imported(module)
+    for call in ast.walk(module):
+        called = resolved(call.func, names) if isinstance(call, ast.Call) and call.keywords else None
+        try:
+            parameters = inspect.signature(called).parameters
+        except (TypeError, ValueError):  # not imported, or written in C++: the type checker knows the stubs of those
+            continue
+        name = ast.unparse(call.func).rpartition(".")[2]
+        yield from ((each.lineno, name, each.arg) for each in call.keywords if each.arg and each.arg not in parameters)
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_every_keyword_is_named_by_its_function_or_known_to_be_passed_on(path):
+    fix = "Fix: correct it, or add it to PASSED_ON in tests/test_snippets.py"
+    fail_with([
+        f"snippets/{name_of(path)}:{line}: {function}() has no argument {keyword}{nearest(keyword, PASSED_ON.get(function, ()))}. {fix}"
+        for line, function, keyword in unnamed_keywords(path) if keyword not in PASSED_ON.get(function, ())
+    ])  # fmt: skip
+
+
+def test_a_misspelt_keyword_that_would_be_passed_on_is_found_with_its_line(tmp_path):
+    (tmp_path / "wrong.py").write_text(
+        "import torch\n"
+        "from transformers import AutoModelForCausalLM as Auto, BitsAndBytesConfig\n"
+        "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_types='nf4')\n"
+        "Auto.from_config(None, dtype=torch.bfloat16, attention_implementation='sdpa')\n"
+        "torch.cuda.memory._record_memory_history(enable=None)\n"
+    )
+    found = [each for each in unnamed_keywords(tmp_path / "wrong.py") if each[2] not in PASSED_ON.get(each[1], ())]
+    assert [(line, keyword) for line, _, keyword in found] == [
+        (3, "bnb_4bit_quant_types"),
+        (4, "attention_implementation"),
+        (5, "enable"),
+    ]
+
+
 def renamed_arguments():
     """{old name: new name} of the arguments of TrainingArguments that transformers is giving up."""
     helps = {field.name: field.metadata.get("help", "") for field in dataclasses.fields(TrainingArguments)}
@@ -253,3 +333,28 @@ def test_every_program_is_short_and_narrow_enough_to_read(path):
     assert len(lines) <= 95, f"snippets/{name_of(path)}: {len(lines)} lines"
     wide = [number for number, line in enumerate(lines, 1) if len(line) > 130]
     fail_with([f"snippets/{name_of(path)}:{number}: more than 130 columns. Fix: break the line" for number in wide])
+
+
+# The message of a program that fails
+
+
+def failed(stderr, ranks=1, torchrun=""):
+    outputs = [Output("", stderr if rank == ranks - 1 else "RuntimeError: Connection closed by peer") for rank in range(ranks)]
+    return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs)).splitlines()[0]
+
+
+def test_a_failure_names_the_line_of_the_program_and_the_error():
+    trace = 'Traceback (most recent call last):\n  File "/tmp/t/x.py", line 7, in <module>\n    f()\n  File "lib.py", line 90, in f\n'
+    assert failed(trace + "ValueError: no such backend\n") == "snippets/guide/x.py:7: ValueError: no such backend"
+    assert failed("killed\n") == "snippets/guide/x.py: exit status 1"
+
+
+def test_a_failure_on_several_ranks_is_that_of_the_rank_that_failed_first():
+    trace = '[rank1]:   File "/tmp/t/x.py", line 9, in <module>\n[rank1]: ValueError: wrong\n'
+    root = "Root Cause (first observed failure):\n[0]:\n  time      : now\n  host      : here\n  rank      : 1 (local_rank: 1)\n"
+    assert failed(trace, 2, root) == "snippets/guide/x.py:9: ValueError: wrong"
+
+
+def test_a_failure_of_a_shell_program_names_its_line():
+    first = failure("guide/x.sh", Run("", "", 127, Path(), [Output("", "x.sh: line 3: sky: command not found\n")]))
+    assert first.startswith("snippets/guide/x.sh:3: sky: command not found\n")

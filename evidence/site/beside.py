@@ -2,7 +2,7 @@
 
 `[[a:b]] GiB` shows the unit twice; `[[a:b]] the time` needs a ratio of times; `[[a:b]] less` a value above zero; "is faster
 ([[a:b]] the speed)" one above 1; a sentence about BERT-large no claim about an 8B model. And a claim whose own sentence shares
-no word with the text around it is probably another than the one meant.
+no word with the text around it is probably another than the one meant. Words about a cited claim are those of its source.
 """
 
 import functools
@@ -83,7 +83,11 @@ def check(path, line, paragraph, found, heading=""):
         around = BOUNDARY.split(before)[-1] + " … " + BOUNDARY.split(after)[0]
         for what, fix in _wrong(entries, clause, after, around) if entries else ():
             yield Problem(path, f"{match[0]} {what}", fix, number)
-        if entries and _is_stranger(notebook, name, f"{heading} {paragraph}", found):
+        if (
+            entries
+            and entries[0].get("kind") != "cited"
+            and _is_stranger(notebook, name, f"{heading} {paragraph}", found)
+        ):
             what = f"{match[0]} shares no word with the text around it: the claim is “{entries[0]['sentence']}”"
             yield Problem(path, what, "name the claim that is meant, or say in its words what it is", number)
 
@@ -113,52 +117,84 @@ def _asked(record, where):
 
 
 def _wrong(entries, clause, after, around):
-    unit, sentence = entries[0]["unit"], entries[0]["sentence"]
+    """(what is wrong, fix) of one claim; clause: the text before it, after: behind it, around: its whole sentence or row."""
+    unit, sentence, cited = entries[0]["unit"], entries[0]["sentence"], entries[0].get("kind") == "cited"
     values = [entry["value"] for entry in entries if "value" in entry]
-    is_about = f"the claim is “{sentence}”"
-    if typed := UNIT_TYPED.match(after):
-        if unit:
-            yield f"shows its unit, {unit}, and “{typed[1]}” is typed after it", f"take “{typed[1]}” out"
-        else:
-            yield f"has no unit, and “{typed[1]}” is typed after it", "give the unit to the claim in its notebook"
-    if ratio := OF_A_RATIO.match(after):
+    found = [_unit_typed(unit, after), _ratio(unit, sentence, cited, after), _other_conditions(sentence, around)]
+    if values:
+        found += [_compared(unit, values, clause, after), _verdict(unit, sentence, values, clause)]
+    for what, fix in filter(None, found):
+        yield what, fix if "typed after" in what else f"{fix}: the claim is “{sentence}”"
+
+
+def _unit_typed(unit, after):
+    typed = UNIT_TYPED.match(after)
+    if typed and unit:
+        return f"shows its unit, {unit}, and “{typed[1]}” is typed after it", f"take “{typed[1]}” out"
+    if typed:
+        return f"has no unit, and “{typed[1]}” is typed after it", "give the unit to the claim in its notebook"
+    return None
+
+
+def _ratio(unit, sentence, cited, after):
+    """`[[a:b]] the time` needs a ratio of times."""
+    ratio = OF_A_RATIO.match(after)
+    if ratio and (unit not in RATIOS or cited and unit != "x"):
         said = " ".join(ratio[0].split())
-        if unit not in RATIOS:
-            yield (
-                f"is in {unit}, and “{said}” follows, which needs a ratio",
-                f"name a ratio, or change the words: {is_about}",
-            )
-        elif ratio[1] in QUANTITY and not sentence.startswith("The same"):
-            is_other = ratio[1] in ("speed", "time") and _starts(sentence) not in (ratio[1], None)
-            if is_other or not QUANTITY[ratio[1]].search(sentence):
-                yield f"is no ratio of {ratio[1]}", f"name one, or change the words: {is_about}"
-    word = COMPARED.match(after) or TAKEN_AWAY.search(clause)
-    if word and unit not in ("x", "") and min(values, default=0) < 0:
-        shown = format_value(min(values), unit)
-        yield (
-            f"is {shown} in a record, and “{word[1]}” says that it is more than nothing",
-            f"turn the words round: {is_about}",
+        return (
+            f"is {unit and f'in {unit}' or 'no ratio'}, and “{said}” follows, which needs a ratio",
+            "name a ratio, or change the words",
         )
-    if word and unit == "x" and word is not TAKEN_AWAY and COMPARED.match(after) and min(values, default=1) < 1:
+    if not ratio or ratio[1] not in QUANTITY or cited or sentence.startswith("The same"):
+        return None
+    is_other = ratio[1] in ("speed", "time") and _starts(sentence) not in (ratio[1], None)
+    if is_other or not QUANTITY[ratio[1]].search(sentence):
+        return f"is no ratio of {ratio[1]}", "name one, or change the words"
+    return None
+
+
+def _compared(unit, values, clause, after):
+    """`[[a:b]] less`, `saves [[a:b]]`: the value says how much, and is above zero; as a ratio, above 1."""
+    word = COMPARED.match(after) or unit != "x" and TAKEN_AWAY.search(clause)
+    if not word or not unit:
+        return None
+    if unit == "x" and min(values) < 1:
+        return (
+            f"is {format_value(min(values), unit)} in a record, which is not “{word[1]}”",
+            "turn the words or the ratio round",
+        )
+    if min(values) < 0:
         shown = format_value(min(values), unit)
-        yield f"is {shown} in a record, which is not “{word[1]}”", f"turn the words or the ratio round: {is_about}"
+        return f"is {shown} in a record, and “{word[1]}” says that it is more than nothing", "turn the words round"
+    return None
+
+
+def _other_conditions(sentence, around):
+    """The model, length, batch in a sentence must be the claim's. Of “at 512 tokens, and [[a:b]] at 8,192” the second has no
+    word, so any number of the sentence counts."""
     around = CLAIM.sub("", around)
     said, stated = _conditions(around), {} if sentence.startswith("The same") else _conditions(sentence)
-    numbers = set(re.findall(r"\d[\d,]*", around))  # of “at 512 tokens, and [[a:b]] at 8,192” the second has no word
+    numbers = set(re.findall(r"\d[\d,]*", around))
     for name in said.keys() & stated.keys():
         if not (said[name] | numbers) & stated[name]:
             here, there = (", ".join(sorted(names)) for names in (said[name], stated[name]))
-            yield (
-                f"is about {name} {there}, and the words beside it are about {here}",
-                f"name the claim that is meant: {is_about}",
-            )
-    verdict = VERDICT.search(clause)
-    if verdict and unit == "x" and values and not DENIED.search(clause):
-        faster = _starts(sentence) == ("speed" if verdict[1] != "slower" else "time")
-        wrong = min(values) if faster else max(values)
-        if _starts(sentence) and (wrong < 1 if faster else wrong > 1):
-            shown = format_value(wrong, unit)
-            yield f"is {shown} in a record, which is not “{verdict[1]}”", f"say what every machine shows: {is_about}"
+            return f"is about {name} {there}, and the words beside it are about {here}", "name the claim that is meant"
+    return None
+
+
+def _verdict(unit, sentence, values, clause):
+    """`is faster ([[a:b]] the speed)`: on every machine the ratio says so too."""
+    verdict, quantity = VERDICT.search(clause), _starts(sentence)
+    if not verdict or unit != "x" or DENIED.search(clause) or not quantity:
+        return None
+    above = quantity == ("time" if verdict[1] == "slower" else "speed")
+    value = min(values) if above else max(values)
+    if value < 1 if above else value > 1:
+        return (
+            f"is {format_value(value, unit)} in a record, which is not “{verdict[1]}”",
+            "say what every machine shows",
+        )
+    return None
 
 
 def _conditions(text):

@@ -165,7 +165,9 @@ class Visit:
         opened.wait_for_load_state("networkidle")
         icon = opened.locator("link[rel~=icon]").first.get_attribute("href")
         address = opened.evaluate("link => new URL(link, document.baseURI).href", icon)
-        if urlsplit(address).path.removeprefix(host.path) not in dict(host.served):  # a browser without a window omits it
+        if urlsplit(address).path.removeprefix(host.path) not in dict(
+            host.served
+        ):  # a browser without a window omits it
             urlopen(Request(address, headers={"Accept-Encoding": "gzip"})).read()
         self.fetched = dict(host.served)
         opened.close()

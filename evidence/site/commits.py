@@ -17,10 +17,19 @@ class Code:
     text: str
 
     def line_of(self, name):
-        """The number of the line where a claim is named; None where the script puts its name together."""
+        """The number of the line where a claim is named, be it by an f-string; None where there is no such line."""
         quoted = rf"""["']{re.escape(name)}["']"""
-        found = re.search(rf"claim\(\s*{quoted}", self.text) or re.search(quoted, self.text)
+        found = re.search(rf"claim\(\s*{quoted}", self.text) or re.search(quoted, self.text) or self._f_string(name)
         return self.text.count("\n", 0, found.end()) + 1 if found else None
+
+    def _f_string(self, name):
+        """The f-string that gives this name, with the most letters of it."""
+        fitting = [
+            (len(re.sub(r"\{.*?\}", "", written[1])), written)
+            for written in re.finditer(r"""claim\(\s*f["']([a-z0-9{][^"']*)["']""", self.text)
+            if re.fullmatch(re.sub(r"\{.*?\}", "[a-z0-9-]+", written[1]), name)
+        ]
+        return max(fitting, key=lambda entry: entry[0])[1] if fitting else None
 
 
 @lru_cache(maxsize=1)

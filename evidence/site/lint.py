@@ -12,7 +12,8 @@
 import re
 from pathlib import Path
 
-from .. import notebook_lint, records
+from .. import records
+from ..notebook_calls import calls_of, cells_of
 from ..notebooks import line_of_cell
 from ..problems import Problem, line_of, read_text
 from ..records import find
@@ -49,6 +50,7 @@ def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
         problems += _front_matter(path, text)
         for block in prose.blocks(text):
             problems += _block(path, block, found, used, included, Path(docs), Path(snippet_folder))
+        problems += snippets.check_indented(path, text, snippet_folder)
         for line, paragraph, heading in prose.with_headings(text):
             problems += beside.check(path, line, paragraph, found, heading)
     problems += links.check_nav(Path(docs))
@@ -73,7 +75,7 @@ def check_notebook_prose(path, notebook):
             yield from figures.problems(path, cell.source, first, fix)
         else:
             yield from figures.problems_of_comments(path, cell.source, ".py", first, fix)
-    for call in notebook_lint.calls_of(notebook_lint.cells_of(path.stem)):
+    for call in calls_of(cells_of(path.stem)):
         sentence = call.text("sentence" if call.what == "claim" else "title") or ""
         for figure in figures.typed_in_claim(sentence):
             what = f"{call.what} {call.name}: a figure of a result in its own words: {figure}"
@@ -106,7 +108,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
         yield from _claims(path, block, found, used)
         yield from links.check_sections(path, block)
         yield from links.check(path, block, docs)
-        yield from snippets.check_prose(path, block, snippet_folder)
+        yield from snippets.check_html(path, block, snippet_folder)
     elif block.language in record_blocks.NAMES:
         yield from record_blocks.check(path, block, found)
     else:

@@ -61,7 +61,9 @@ def _button(identifier, kind):
 def _borrowed(context, choices, where):
     """{machine: label of the other machine whose figure it shows}, so that no reader takes one for the other. A sentence
     about a CPU tells readers of a GPU in its own words that the figure is another machine's."""
-    others = {name: entry[0] for name, entry in choices.items() if where and name and entry and entry[0].machine != name}
+    others = {
+        name: entry[0] for name, entry in choices.items() if where and name and entry and entry[0].machine != name
+    }
     return {
         name: context.label(record)
         for name, record in others.items()

@@ -3,7 +3,7 @@
 import re
 
 from ..problems import Problem, nearest, read_text
-from .prose import INLINE_CODE, without
+from .prose import INLINE_CODE, blocks, without
 
 INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
 RAW_CODE = re.compile(r"<(pre|code|samp|kbd|script|style)\b", re.I)
@@ -39,33 +39,34 @@ def _include(path, number, name, region, snippets, included):
         yield Problem(path, what, fix, number)
 
 
-def check_prose(path, block, snippets):
-    """Code that hides in prose: raw HTML, and lines that Markdown takes for code because they are indented."""
+def check_html(path, block, snippets):
+    """Code written as HTML, in prose."""
     text = without(INLINE_CODE, block.text)
     for match in RAW_CODE.finditer(text):
         number = block.line + text.count("\n", 0, match.start())
         yield Problem(path, f"<{match[1]}> in a page", FIX.format(snippets), number)
-    yield from _indented(path, block, snippets)
 
 
-def _indented(path, block, snippets):
+def check_indented(path, text, snippets):
+    """Lines of a page that Markdown takes for code because they are indented."""
+    prose = {n: line for block in blocks(text) if block.language is None for n, line in enumerate(block.lines, block.line)}
     before = []  # (indentation, whether it is an item or the like) of the lines that may hold this one
     after_blank, in_code = True, False
-    for number, line in enumerate(block.lines, block.line):
-        text = line.expandtabs(4)
-        if not text.strip():
+    for number, line in prose.items():
+        line = line.expandtabs(4)
+        if not line.strip():
             after_blank = True
             continue
-        indent = len(text) - len(text.lstrip())
+        indent = len(line) - len(line.lstrip())
         before = [(at, holds) for at, holds in before if at < indent]
         outer, holds = before[-1] if before else (0, False)
-        is_code = (after_blank or in_code) and indent >= (outer + 8 if holds else 4 if not before else outer + 4)
+        is_code = (after_blank or in_code) and indent >= outer + (8 if holds else 4)
         if is_code and not in_code:
-            what = f"an indented code block that is not a snippet: {text.strip()[:60]}"
+            what = f"an indented code block that is not a snippet: {line.strip()[:60]}"
             yield Problem(path, what, FIX.format(snippets), number)
         if not is_code:
             before.append((indent, bool(CONTAINER.match(line))))
-        after_blank, in_code = False, is_code
+        after_blank, in_code = number + 1 not in prose, is_code
 
 
 def check_unused(snippets, included):

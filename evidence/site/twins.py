@@ -16,7 +16,9 @@ from .context import NOT_APPLICABLE, NOT_MEASURED
 UNSEEN = "[hidden], .headerlink, .contents, .note, .legend, .md-button, script, style"
 COLORS = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
 POPOVER = re.compile(r'<div id="[^"]*" class="claim-source" popover.*?</div>', re.S)
-DRAWING = re.compile(r'<svg[^>]*aria-label="([^"]*)"[^>]*>.*?</svg>(?:\s*<svg.*?</svg>)?', re.S)  # for a desktop, and a phone
+DRAWING = re.compile(
+    r'<svg[^>]*aria-label="([^"]*)"[^>]*>.*?</svg>(?:\s*<svg.*?</svg>)?', re.S
+)  # for a desktop, and a phone
 
 
 class Twins:
@@ -77,7 +79,9 @@ def markdown(html, url, address="", twins=()):
         page, anchor = urldefrag(urljoin(url, link["href"]))
         if page != url:
             link["href"] = (address + twins[page] if page in twins else page) + (anchor and f"#{anchor}")
-    text = Converter(bullets="-", heading_style="atx", escape_underscores=False, escape_asterisks=False).convert_soup(soup)
+    text = Converter(bullets="-", heading_style="atx", escape_underscores=False, escape_asterisks=False).convert_soup(
+        soup
+    )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

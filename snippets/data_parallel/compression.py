@@ -44,5 +44,6 @@ for how in ("none", "16 bits", "PowerSGD"):
     dist.all_reduce(loss := loss.detach())
     if rank == 0:
         print(f"{how}: loss {loss.item() / dist.get_world_size():.4f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

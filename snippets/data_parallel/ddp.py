@@ -61,6 +61,7 @@ for epoch in range(EPOCHS):
 # --8<-- [start:save]
 if rank == 0:
     ddp.module.save_pretrained("out")  # .module: without it every name begins with "module."
-dist.barrier()  # nobody leaves before the file is whole
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()  # nobody leaves before the file is whole
 dist.destroy_process_group()
 # --8<-- [end:save]

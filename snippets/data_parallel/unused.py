@@ -36,5 +36,6 @@ for options in ({}, {"find_unused_parameters": True}):
         print(f"{options}: RuntimeError: {error}")
 without = [name for name, parameter in ddp.module.named_parameters() if parameter.grad is None]
 print(f"without a gradient: {', '.join(without)}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

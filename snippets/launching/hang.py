@@ -53,5 +53,6 @@ for name, group in groups.items():
         print(f"{name}: went on", flush=True)
     except RuntimeError as error:  # with NCCL a watchdog ends the process instead
         print(f"{name}: after {time.perf_counter() - started:.1f} s: {type(error).__name__}: {error}", flush=True)
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

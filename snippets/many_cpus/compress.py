@@ -33,5 +33,6 @@ for step in range(20):
         dist.all_reduce(mean)
         if dist.get_rank() == 0:
             print(f"step {step} loss {mean.item():.4f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -11,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
 set_seed(0)
 accelerator = Accelerator(cpu=True)
-model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256))
+config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
+model = LlamaForCausalLM(config)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 data = DataLoader(torch.randint(256, (64, 32)), batch_size=4)
 model, optimizer, data = accelerator.prepare(model, optimizer, data)

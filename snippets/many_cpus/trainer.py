@@ -8,7 +8,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 
 set_seed(0)
-model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256))
+config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
+model = LlamaForCausalLM(config)
 data = [{"input_ids": ids, "labels": ids} for ids in torch.randint(256, (64, 32))]
 
 # --8<-- [start:arguments]

@@ -13,5 +13,6 @@ mesh = layout.build_device_mesh("cuda" if gpu else "cpu")
 # --8<-- [end:layout]
 if dist.get_rank() == 0:
     print(mesh.mesh_dim_names, mesh.mesh.tolist())
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

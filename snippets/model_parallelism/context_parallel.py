@@ -49,5 +49,6 @@ for _ in range(4):
     dist.all_reduce(total)
     if mesh.get_rank() == 0:
         print(f"loss {total.item():.4f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

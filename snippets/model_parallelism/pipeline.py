@@ -82,5 +82,6 @@ for _ in range(4):
     if last:
         print(f"loss {torch.stack(losses).mean().item():.5f}")
 # --8<-- [end:step]
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

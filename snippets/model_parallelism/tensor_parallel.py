@@ -33,5 +33,6 @@ for _ in range(4):
     optimizer.zero_grad()
     if dist.get_rank() == 0:
         print(f"loss {loss.item():.5f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

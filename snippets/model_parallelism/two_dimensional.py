@@ -47,5 +47,6 @@ for _ in range(4):
     dist.all_reduce(mean, group=mesh.get_group("dp"))
     if dist.get_rank() == 0:
         print(f"loss {mean.item():.5f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

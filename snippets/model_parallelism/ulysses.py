@@ -70,5 +70,6 @@ for _ in range(4):
     dist.all_reduce(total)
     if rank == 0:
         print(f"loss {total.item():.5f}")
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

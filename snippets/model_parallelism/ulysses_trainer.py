@@ -36,5 +36,6 @@ trainer.train()
 if trainer.is_world_process_zero():
     for entry in trainer.state.log_history[:4]:
         print(f"loss {float(entry['loss']):.5f}")
-torch.distributed.barrier()  # nobody leaves while another still speaks to it
+end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()  # nobody leaves while another still speaks to it
 torch.distributed.destroy_process_group()

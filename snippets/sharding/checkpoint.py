@@ -67,5 +67,6 @@ if rank == 0:  # only this one gets the weights
     AutoModelForCausalLM.from_config(config).save_pretrained("exported", state_dict=whole)
 # --8<-- [end:export]
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

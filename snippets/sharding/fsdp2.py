@@ -47,6 +47,7 @@ for step in range(4):
 # --8<-- [end:step]
 
 # --8<-- [start:end]
-dist.barrier()  # no rank leaves while another still communicates
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()  # no rank leaves while another still communicates
 dist.destroy_process_group()
 # --8<-- [end:end]

@@ -53,5 +53,6 @@ for step in range(4):
 local = sum(parameter.to_local().numel() for parameter in model.parameters())
 print(f"rank {rank} holds {local} of {sum(parameter.numel() for parameter in model.parameters())} parameters", flush=True)
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -47,5 +47,6 @@ for step in range(4):
     if dist.get_rank() == 0:
         print(f"step {step} loss {total.item() / dist.get_world_size():.6f}", flush=True)
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

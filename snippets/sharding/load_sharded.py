@@ -34,5 +34,6 @@ trainer.train()
 if dist.get_rank() == 0:
     for step, entry in enumerate(entry for entry in trainer.state.log_history if "loss" in entry):
         print(f"step {step} loss {float(entry['loss']):.6f}", flush=True)
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -38,5 +38,6 @@ for step in range(4):
     if rank == 0:
         print(f"step {step} loss {total.item() / world:.6f}", flush=True)
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

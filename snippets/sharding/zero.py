@@ -45,5 +45,6 @@ for step in range(4):
 # --8<-- [end:step]
 engine.destroy()
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -38,5 +38,6 @@ for step in range(4):
 state = sum(tensor.numel() for state in optimizer.optim.state.values() for tensor in state.values())
 print(f"rank {rank} holds {state} numbers of AdamW state", flush=True)
 
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -1,11 +1,8 @@
 """The decision arithmetic, on figures that can be checked by hand."""
 
-import subprocess
-import sys
-
 import pytest
 
-from dryrun.plan import GPUS, LINKS, MODELS, gpu, model, plan, seconds
+from dryrun.plan import gpu, model, plan, seconds
 
 A100 = gpu("A100 40GB")
 N = model("llama-8b")["parameters"]
@@ -13,11 +10,6 @@ N = model("llama-8b")["parameters"]
 
 def options(**arguments):
     return {option.strategy: option for option in plan(**({**model("llama-8b"), **A100} | arguments))}
-
-
-def test_it_needs_no_torch():
-    code = "import sys, dryrun.plan; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_mixed_precision_is_sixteen_bytes_per_parameter_and_ddp_holds_gradients_twice():
@@ -90,7 +82,8 @@ def test_options_that_fit_come_first_then_full_training_then_the_fastest():
     fitting = [option for option in found if option.fits]
     full = [option for option in fitting if option.trains == "all"]
     assert fitting[: len(full)] == full
-    assert [option.seconds for option in full] == sorted(option.seconds for option in full)
+    times = [(option.seconds_overlapped, option.seconds) for option in full]
+    assert times == sorted(times)
     assert found[0].strategy == "ZeRO-2"
 
 
@@ -110,7 +103,23 @@ def test_nothing_hides_what_tensor_parallelism_sends_inside_a_layer():
     found = options(gpus=8)["TP"]
     assert found.seconds_overlapped == found.seconds > found.seconds_compute
     beside = options(gpus=16, nodes=2, network="100 GbE")["TP 8 x DDP 2"]  # its gradients can be hidden
-    assert beside.seconds_compute + beside.seconds_blocking <= beside.seconds_overlapped < beside.seconds
+    assert beside.seconds_communication == beside.seconds_link + beside.seconds_network
+    assert beside.seconds_compute + beside.seconds_link <= beside.seconds_overlapped < beside.seconds
+
+
+def test_what_is_sent_once_per_step_hides_behind_the_last_backward_pass_only():
+    slow = {"gpus": 16, "nodes": 2, "network": "100 GbE", "micro_batches": 8}
+    for name in ("DDP", "HSDP", "ZeRO-1"):
+        found = options(**slow)[name]
+        backward = 6 / 8 * found.seconds_compute / 8  # of eight FLOPs two are the forward pass
+        assert found.seconds_overlapped == pytest.approx(found.seconds - backward)
+    every_time = options(**slow)["FSDP2 (ZeRO-3)"]
+    assert every_time.seconds_overlapped == max(every_time.seconds_compute, every_time.seconds_communication)
+
+
+def test_tensor_parallelism_over_pcie_is_slower_than_what_can_be_hidden():
+    names = [o.strategy for o in plan(**model("llama-1b"), **gpu("RTX 4090 24GB"), gpus=2)]
+    assert names.index("TP") > max(map(names.index, ("ZeRO-1", "ZeRO-2", "FSDP2 (ZeRO-3)")))
 
 
 def test_checkpointing_makes_tensor_parallelism_send_a_fifth_time():
@@ -137,27 +146,9 @@ def test_without_heads_that_divide_there_is_no_tensor_parallelism():
     assert not any(name.startswith("TP") for name in options(gpus=8, layers=None, hidden=None))
 
 
-def test_every_figure_of_a_link_or_gpu_has_a_source():
-    for _, source in LINKS.values():
-        assert source.startswith("https://")
-    for memory, tflops, link, source in GPUS.values():
-        assert memory > 0 and tflops > 0 and link in LINKS and source.startswith("https://")
+def test_a_link_takes_bytes_over_its_bandwidth():
     assert seconds(12.5e9, "100 GbE") == 1
-
-
-def test_the_known_models_have_the_parameters_that_transformers_counts():
-    torch = pytest.importorskip("torch")
-    from transformers import AutoModelForCausalLM, LlamaConfig
-
-    counted = {"llama-1b": 8192, "llama-7b": 11008, "llama-8b": 14336, "llama-70b": 28672}
-    for name, intermediate in counted.items():
-        parameters, layers, hidden, heads, kv_heads, vocabulary, tied = MODELS[name]
-        config = LlamaConfig(
-            num_hidden_layers=layers, hidden_size=hidden, intermediate_size=intermediate, num_attention_heads=heads,
-            num_key_value_heads=kv_heads, vocab_size=vocabulary, tie_word_embeddings=tied,
-        )  # fmt: skip
-        with torch.device("meta"):
-            assert AutoModelForCausalLM.from_config(config).num_parameters() == parameters, name
+    assert seconds(12.5e9, "100 GbE", adapters=4) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -185,6 +176,8 @@ def test_impossible_input_is_named_with_the_nearest_that_is_right(wrong, message
 
 
 def test_an_unknown_model_or_gpu_names_the_nearest():
+    with pytest.raises(ValueError, match="is not known. Choose one of: gpt2; llama-1b"):
+        model("???")
     with pytest.raises(ValueError, match="did you mean 'llama-8b'"):
         model("llama8b")
     with pytest.raises(ValueError, match="did you mean 'A100 40GB'"):

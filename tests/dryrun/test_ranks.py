@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from dryrun import plan, ranks
-from evidence.launch import run_ranks
 from dryrun.ranks import rank_step
+from evidence.launch import run_ranks
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)
 LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2, tie_word_embeddings=False)
@@ -33,7 +33,8 @@ def real():
     config = {key: value for key, value in WIDE.to_dict().items() if key in SMALL}
     config |= {"num_key_value_heads": 2, "tie_word_embeddings": False}
     program = Path(__file__).with_name("two_ranks.py")
-    run = run_ranks(program, json.dumps(config), timeout=300)
+    here = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    run = run_ranks(program, json.dumps(config), timeout=300, environment=here)
     return json.loads(run.stdout[0].splitlines()[-1])
 
 
@@ -146,6 +147,19 @@ def test_a_pipeline_holds_as_many_micro_batches_as_stages_and_sends_one_activati
     }
     assert steps[8].payload("send") == steps[8].payload("receive") == 8 * 512 * 4096 * 2
     assert steps[8].peak == steps[6].peak > steps[1].peak
+
+
+def test_a_pipeline_stage_with_checkpointing_recomputes_the_gpus_operators():
+    """It calls torch.autograd.backward on an activation, where the other strategies call loss.backward()."""
+    config = LlamaConfig(**EIGHT | {"num_hidden_layers": 4})
+    plain, checkpointed = (
+        rank_step(AutoModelForCausalLM, config, "pp", 2, 1, 512, dtype=torch.bfloat16, activation_checkpointing=on)
+        for on in (False, True)
+    )
+    recomputed = checkpointed.flops["recomputation"]
+    assert recomputed > 0
+    assert checkpointed.flops["backward"] - recomputed == plain.flops["backward"]
+    assert checkpointed.after_forward["activations"] < plain.after_forward["activations"]
 
 
 SEVENTY = EIGHT | {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64}

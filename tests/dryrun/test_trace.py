@@ -246,7 +246,7 @@ def test_an_unknown_attention_or_optimizer_names_the_choices():
         training_step(AutoModelForCausalLM, LLAMA, 1, 8, optimizer="adam")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="2026-11-20: only Linux reports the peak memory of a process in /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="2026-11-20: only Linux has /proc with the peak of a process")
 def test_an_8b_step_is_traced_in_less_than_one_gib():
     program = r"""
 import re

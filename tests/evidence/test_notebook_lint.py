@@ -220,3 +220,58 @@ def test_a_far_bound_is_named_in_the_notebook(repository):
     assert str(problem).startswith(
         f"{repository.source}:{line}: claim step-speed: 0.001x is over 100 times from the recorded 2.3x"
     )
+
+
+LOOP = """\
+for name, sentence, value, *bounds in (
+    ("a-b", "What is claimed in this cell", 3, 2),
+    ("{second}", "What is claimed in the second", 4, {bound}),
+):
+    claim(name, sentence, value, "x", kind="derived", at_least=bounds[0])"""
+FUNCTION = """\
+def derived(*statements, kind="derived"):
+    for name, sentence, value, least in statements:
+        claim(name, sentence, value, "x", kind=kind, at_least=least)"""
+CALLS = """\
+derived(
+    ("a-b", "What is claimed in this cell", 3, 2),
+    ("{second}", "What is claimed in the second", 4, {bound}),
+)"""
+
+
+@pytest.mark.parametrize(
+    ("second", "bound", "what"),
+    [
+        ("A_b", "2", "claim 'A_b': a name has lower-case letters, digits and single hyphens"),
+        ("a-b", "2", "claim a-b stands here and in line 13"),
+        ("c", "0", "claim c: at_least=0 is a bound that nothing breaks"),
+    ],
+)
+def test_each_tuple_that_a_function_is_called_with_is_read(problems_of, second, bound, what):
+    ((place, message),) = problems_of(FUNCTION, CALLS.format(second=second, bound=bound))
+    assert place == (2, 3)
+    assert message.startswith(what)
+
+
+def test_each_tuple_of_a_loop_is_read(problems_of):
+    ((place, message),) = problems_of(LOOP.format(second="A_b", bound=2))
+    assert place == (1, 3)
+    assert message.startswith("claim 'A_b': a name has")
+    assert problems_of(LOOP.format(second="c", bound=2)) == []
+
+
+def test_what_a_function_claims_belongs_to_the_cell_that_calls_it(problems_of):
+    ((place, message),) = problems_of(
+        FUNCTION,
+        "|measures|" + CALLS.format(second="c", bound=2).replace('"a-b"', '"d"', 1)[:-1] + ', kind="measured")\nx = 1',
+        'derived(("e", "What is claimed here", 3, 2), kind="measured")',
+    )
+    assert place == (3, 1)
+    assert message.startswith("claim e is measured, and its cell has no tag")
+
+
+def test_text_kept_in_a_variable_and_bounds_in_a_dictionary_are_read(problems_of):
+    cell = 'WAY = "fast"\nfor name, bound in (("a", {"at_least": 2}), ("b", {})):\n    claim(f"{WAY}-{name}", f"What is claimed of {WAY}", 3, "x", kind="derived", **bound)'
+    ((place, message),) = problems_of(cell)
+    assert place == (1, 2)
+    assert message.startswith("claim fast-b: it has no bound")

@@ -35,15 +35,6 @@ SHAPE = dict(
 PROMPT = torch.arange(5, 21)[None]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small models on several threads mostly wait, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def error(name):
     kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
     return kind, message
@@ -85,6 +76,7 @@ def generate(model, ids=PROMPT, **options):
         ("cpu_inference/first_token.py", "tokens/s"),
         ("cpu_inference/limit.py", "4 bits: 3.9 GB, at most"),
         ("cpu_inference/speculative.py", "greedy: 32 passes"),
+        ("cpu_inference/quality.py", "% above that of fp32"),
         ("cpu_inference/openvino_run.py", "(2, 2)"),
     ],
 )

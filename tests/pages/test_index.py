@@ -1,22 +1,15 @@
-"""docs/index.md: the entry point leads only to what exists, from every task, hardware and symptom."""
+"""docs/index.md: the entry point leads to every page, from every task, hardware and symptom."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from built import ROOT
+
 PAGE = (ROOT / "docs" / "index.md").read_text()
 LINKS = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGE) if not link.startswith("https://")]
 
 
 def section(identifier):
     return PAGE.split(f"{{ #{identifier} }}")[1].split("\n## ")[0]
-
-
-def test_the_overview_shows_only_pages_that_exist():
-    assert len(LINKS) > 10
-    for link in LINKS:
-        place = ROOT / link if link.startswith("notebooks/") else ROOT / "docs" / link
-        assert place.exists(), link
 
 
 def test_the_overview_leads_to_every_page_of_the_site():

@@ -82,7 +82,7 @@ def test_two_slow_nodes_are_slower_than_one_and_hsdp_is_not():
 
     one = throughput(1, "FSDP2 (ZeRO-3)", 8)
     assert throughput(2, "FSDP2 (ZeRO-3)", 8) < 0.5 * one
-    assert throughput(2, "HSDP", 8) > 1.9 * one
+    assert throughput(2, "HSDP", 8) > 1.7 * one
 
 
 ERRORS = {

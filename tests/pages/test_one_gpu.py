@@ -190,7 +190,7 @@ def test_in_evaluation_mode_which_from_pretrained_leaves_nothing_is_checkpointed
     AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).save_pretrained(tmp_path)
     model, calls = AutoModelForCausalLM.from_pretrained(tmp_path), []
     model.activation_checkpointing_enable()
-    model.model.layers[0].mlp.register_forward_hook(lambda *given: calls.append(1))
+    model.model.layers[0].mlp.register_forward_pre_hook(lambda *given: calls.append(1))
     for training in (None, True):
         assert model.training is bool(training)
         ids = torch.ones(1, 8, dtype=torch.long)
@@ -327,6 +327,27 @@ def test_bf16_has_8_significant_bits_and_rounds_a_small_update_away():
     assert torch.finfo(torch.bfloat16).eps == 2**-7
     weight = torch.tensor(1.0, dtype=torch.bfloat16)
     assert weight + torch.tensor(2**-9, dtype=torch.bfloat16) == weight
+
+
+@pytest.mark.parametrize(("weight", "moves"), [(1.5 * 2**-7, False), (1.5 * 2**-8, True)])
+def test_an_update_of_2e_5_moves_small_bf16_weights_and_not_large_ones(weight, moves):
+    parameter = torch.nn.Parameter(torch.full((64, 64), weight, dtype=torch.bfloat16))
+    parameter.grad = torch.ones_like(parameter)
+    torch.optim.AdamW([parameter], lr=2e-5, weight_decay=0, fused=True).step()
+    assert bool((parameter != weight).all()) == moves
+
+
+@pytest.mark.parametrize(("beta", "shrinks"), [(0.999, False), (0.95, True)])
+def test_the_second_moment_in_bf16_shrinks_only_with_a_smaller_beta(beta, shrinks):
+    parameter = torch.nn.Parameter(torch.ones(64, 64, dtype=torch.bfloat16))
+    optimizer = torch.optim.AdamW([parameter], betas=(0.9, beta), fused=True)
+    parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    first = optimizer.state[parameter]["exp_avg_sq"].clone()
+    parameter.grad.zero_()
+    for _ in range(50):
+        optimizer.step()
+    assert bool((optimizer.state[parameter]["exp_avg_sq"] < first).all()) == shrinks
 
 
 def test_stochastic_rounding_keeps_on_average_the_updates_that_bf16_rounds_away(rows):

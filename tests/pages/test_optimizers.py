@@ -12,6 +12,7 @@ from bitsandbytes.optim import GlobalOptimManager
 from peft import LoraConfig, get_peft_model
 from programs import SNIPPETS, load, run
 from schedulefree import AdamWScheduleFree
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     Adafactor,
     AutoModelForCausalLM,
@@ -439,6 +440,16 @@ def test_muon_takes_matrices_only():
     with pytest.raises(Exception) as caught:
         torch.optim.Muon([torch.nn.Parameter(torch.zeros(64))])
     assert shown(caught) == error("muon_2d")
+
+
+def test_muon_multiplies_30_times_the_width_cubed_whatever_the_gradient():
+    width = 128
+    weight = torch.nn.Parameter(torch.zeros(width, width))
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.Muon([weight])
+    with FlopCounterMode(display=False) as counter:
+        optimizer.step()
+    assert counter.get_total_flops() == 30 * width**3
 
 
 def test_the_pair_gives_muon_one_state_per_matrix_and_adamw_the_rest():

@@ -25,6 +25,8 @@ from transformers import (
     FalconModel,
     GPT2Config,
     GPT2Model,
+    Lfm2Config,
+    Lfm2Model,
     LlamaConfig,
     LlamaForCausalLM,
     LlamaModel,
@@ -34,6 +36,8 @@ from transformers import (
     MptModel,
     OPTConfig,
     OPTModel,
+    Qwen3_5TextConfig,
+    Qwen3_5TextModel,
     RobertaConfig,
     RobertaModel,
     T5Config,
@@ -421,6 +425,35 @@ def test_encoders_and_some_decoders_leak_although_positions_start_again(name, at
         warnings.simplefilter("ignore")  # flex_attention would rather be compiled
         change = change_of_the_second_sequence(MODELS[name](attn_implementation=attention))
     assert change == 0 if name in ("Llama", "GPT-2") else change > 1e-4
+
+
+LINEAR = dict(head_dim=16, linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2)
+HYBRIDS = {
+    "LFM2": lambda: Lfm2Model(Lfm2Config(**TINY, num_key_value_heads=2, layer_types=["conv", "full_attention"])),
+    "Qwen3.5": lambda: Qwen3_5TextModel(
+        Qwen3_5TextConfig(**TINY, **LINEAR, num_key_value_heads=2, layer_types=["linear_attention", "full_attention"])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_hybrid_models_leak_although_positions_start_again(name):
+    set_seed(0)
+    assert change_of_the_second_sequence(HYBRIDS[name]()) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "name, flags, message",
+    [
+        ("Qwen3.5", {"return_flash_attn_kwargs": True}, "linear_attention"),
+        ("Qwen3.5", {"return_flash_attn_kwargs": True, "return_seq_idx": True}, "causal_conv1d"),
+        ("LFM2", {"return_flash_attn_kwargs": True, "return_seq_idx": True}, "causal_conv1d"),
+    ],
+)
+def test_hybrid_models_that_know_of_the_borders_refuse_without_the_kernels(name, flags, message):
+    row = flattened(**flags)
+    row = {key: value for key, value in row.items() if key != "labels"} | {"input_ids": row["input_ids"] % 100}
+    assert raised(HYBRIDS[name]().eval(), **row, use_cache=False) == error(message)
 
 
 def test_t5_drops_position_ids_without_a_word_and_leaks(recwarn):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evidence.site import addresses
 from evidence.__main__ import main
+from evidence.site import addresses
 
 PAGES = {
     "index.md": "# Start\n\n## Training { #training }\n",

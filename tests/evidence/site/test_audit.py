@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from built import ROOT
 
-from evidence.site import audit
 from evidence.problems import Problem
+from evidence.site import audit
 
 
 @pytest.mark.parametrize(

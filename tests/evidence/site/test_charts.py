@@ -3,10 +3,10 @@
 import math
 import re
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from built import ROOT
 
 from evidence.site.charts import MARKS, WIDTHS, draw
 
@@ -105,7 +105,7 @@ SIGHT = {
     "no green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
     "no blue": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
-STYLE = (Path(__file__).resolve().parent.parent / "docs" / "assets" / "site.css").read_text()
+STYLE = (ROOT / "docs" / "assets" / "site.css").read_text()
 
 
 def colors(name):

@@ -15,8 +15,16 @@ third = first
 
 
 def render(text):
-    extensions = ["evidence.site.pages", "evidence.site.notes", "md_in_html", "pymdownx.superfences", "pymdownx.highlight"]
-    html = markdown.markdown(text, extensions=extensions, extension_configs={"evidence.site.pages": {"page": "index.md"}})
+    extensions = [
+        "evidence.site.pages",
+        "evidence.site.notes",
+        "md_in_html",
+        "pymdownx.superfences",
+        "pymdownx.highlight",
+    ]
+    html = markdown.markdown(
+        text, extensions=extensions, extension_configs={"evidence.site.pages": {"page": "index.md"}}
+    )
     return BeautifulSoup(html, "html.parser")
 
 

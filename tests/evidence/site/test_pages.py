@@ -4,14 +4,13 @@ import re
 import subprocess
 
 import pytest
-from bs4 import BeautifulSoup
 from pymdownx.superfences import SuperFencesException
 from small_site import CHART, add_gpu, add_table, block, on, render, shown, speed
 
 from evidence import records
 from evidence.problems import Problem
 from evidence.records import Record
-from evidence.site import charts, context, fences
+from evidence.site import charts, commits, context, fences
 
 SPEED = "[[tiny:step-speed]]"
 
@@ -248,7 +247,20 @@ class TestTheCodeBehindAFigure:
             "The code": "notebooks/tiny/#claim-step-speed",
         }
 
-    def test_a_claim_whose_name_is_put_together_leads_to_the_file(self, committed):
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ('claim("a-b", "x")\nclaim("a-bc", "y")', 2),
+            ('for name in ("a-bc", "d"):\n    claim(\n        name, "x")', 1),
+            ('claim(f"{name}-c", "w")\nclaim(f"{name}-bc", "x")\nclaim(f"{name}-{end}", "y")', 2),
+            ('claim(name + "c", "x")', None),
+        ],
+        ids=["a text", "a list of names", "the f-string that says most of it", "nowhere"],
+    )
+    def test_the_line_is_the_one_that_names_the_claim(self, text, line):
+        assert commits.Code("0" * 40, text).line_of("a-bc") == line
+
+    def test_a_claim_that_no_line_names_leads_to_the_file(self, committed):
         def renamed(data):
             data["claims"]["other-name"] = data["claims"].pop("peak-memory")
 
@@ -384,7 +396,10 @@ class TestWrongBlock:
     @pytest.mark.parametrize(
         ("change", "what"),
         [
-            ({"x": "bach"}, "table tiny:by-batch has no column 'bach' (did you mean batch?): batch, plain, checkpointed"),
+            (
+                {"x": "bach"},
+                "table tiny:by-batch has no column 'bach' (did you mean batch?): batch, plain, checkpointed",
+            ),
             ({"y": "plane"}, "table tiny:by-batch has no column 'plane' (did you mean plain?)"),
             ({"mark": "lines"}, "there is no mark lines (did you mean line?): line, bar, area"),
             ({"table": "tiny:by-bach"}, "no table 'by-bach' in the records of tiny (did you mean by-batch?)"),

@@ -1,14 +1,12 @@
 """What readers type finds the page that answers it: each query is typed into the search box of the built site."""
 
-from pathlib import Path
-
 import pytest
 import yaml
-from built import ROOT, browser, host, tab
+from built import ROOT, host, tab
 
 from evidence.site import redirects
 
-QUERIES = yaml.safe_load(Path(__file__).with_name("queries.yml").read_text(encoding="utf-8"))
+QUERIES = yaml.safe_load((ROOT / "tests" / "queries.yml").read_text(encoding="utf-8"))
 FIRST = 3
 TYPED = """async query => {
     const box = document.forms.search.elements.query
@@ -146,10 +144,9 @@ def test_no_word_of_a_text_full_of_numbers_is_lost():
 
     One of these numbers is lost by lunr 2.3.9 as it is.
     """
-    page = browser().new_page()  # the tab for all tests is at its search
-    page.goto(host().address)
-    asked, lost = page.evaluate(EACH_NUMBER)
-    page.close()
+    with tab() as page:
+        page.goto(host().address)
+        asked, lost = page.evaluate(EACH_NUMBER)
     assert asked > 2000
     assert lost == []
 

@@ -2,8 +2,8 @@
 
 import re
 
-from built import console, tab
 from bs4 import BeautifulSoup
+from built import console, tab
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from small_site import make_site

@@ -168,5 +168,6 @@ def four():
 disable_progress_bar()
 dist.init_process_group("gloo")
 {"two": two, "four": four}[sys.argv[1]]()
-dist.barrier()
+end = dist.barrier(async_op=True)
+end.wait()
 dist.destroy_process_group()
