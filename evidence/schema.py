@@ -153,9 +153,12 @@ def read(path):
     """The data of a record, if nothing is wrong with it."""
     path = Path(path)
     size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise Problem(path, f"{size:,} bytes; a record has at most {MOST_BYTES:,}", again(path), 1)
-    return validated(read_text(path, again(path)), path, again(path))
+    try:
+        if size > MOST_BYTES:
+            raise Problem(path, f"{size:,} bytes; a record has at most {MOST_BYTES:,}", "", 1)
+        return validated(read_text(path, ""), path, "")
+    except Problem as problem:  # git is asked only now: nearly every record is sound
+        raise Problem(problem.where, problem.what, problem.fix or again(path), problem.line) from None
 
 
 def again(path):

@@ -264,6 +264,8 @@ bars({"full fine-tuning": full_1b.peak_gib, "LoRA": lora_1b.peak_gib,
 # %% [markdown]
 # ## QLoRA: bytes of a weight in 4 bits
 #
+# LoRA leaves the weights in 16 bits. Where these do not fit, they have to shrink too.
+#
 # QLoRA trains adapters beside weights that are stored in 4 bits. The weights themselves
 # are never trained. Each use unpacks them to the dtype that computes.
 #
@@ -445,6 +447,10 @@ derived(
 #
 # A configuration of the Qwen3-30B-A3B class: 128 experts in every layer, 8 of them for
 # each token. Beside it we trace a dense model with as many parameters.
+#
+# A mixture replaces the feed-forward block of each layer by many smaller ones, the
+# *experts*. A router sends each token to a few of them. So a token uses few parameters,
+# and all of them have to be there.
 #
 # Expect the same memory, because gradients and optimizer state exist for every expert,
 # used or not. Expect fewer FLOPs, because a token passes through few experts. A trace has
@@ -689,6 +695,10 @@ after = {way: {rate: after_training(way, rate) for rate in rates} for way, rates
 # %% [markdown]
 # The horizontal line is the loss before training. A curve that falls and rises again has
 # its best rate inside.
+#
+# Compare the lowest points of the two curves, and not two points at the same rate. Near
+# the left end neither has learned much. Near the right end steps are too large and the
+# loss rises again.
 
 # %% tags=["measures"]
 _, axes = plt.subplots(figsize=(7, 3))
@@ -709,6 +719,9 @@ claim("lora-learns", "Loss on unseen text after LoRA at its best rate minus the 
 # What does quantization do to the model before any training? The same loss, with the
 # weights in NF4. The package's weights have been through 4 bits once already, so these
 # weights are rounded twice.
+#
+# Adapters are trained on the rounded weights, so they make up for a part of this. How
+# large a part depends on the model and on the training; check it on your own evaluation.
 
 # %% tags=["measures"]
 in_nf4 = load("smollm2", quantized=True).train()  # not eval(): on a CPU that repacks the weights, see the guide
@@ -744,4 +757,9 @@ claim("host-adam", "Time of an fp32 AdamW step on one CPU thread, per billion pa
 #   fine-tuning LoRA learned less than it; at its own best rate it did not.
 # - **Offload of activations pays once the logits are small. Offload of the optimizer
 #   needs many tokens per step.**
-# - **A mixture of experts saves FLOPs and no memory.**
+# - **A mixture of experts saves FLOPs and no memory.** Count all its experts when you ask
+#   whether it fits.
+#
+# To ask these questions of another model, change the configuration in the first cell of a
+# section. The bounds in the claims belong to the model named in their sentences, and fail
+# for another: take them out, or give them your own.

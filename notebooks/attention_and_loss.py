@@ -25,6 +25,10 @@
 # keeps the logits of one chunk at a time, so it should save what the logits take at the
 # peak, and nothing where the peak lies elsewhere in the step.
 #
+# For whom this matters: whoever sees memory grow faster than the batch. If it grows with
+# the square of the length, look at masks and at the attention kernel. If it grows with
+# the length and checkpointing is already on, look at the logits.
+#
 # *How it is measured.* Everything about memory is traced at full size on fake tensors,
 # without a GPU, and compared with what others published for real GPUs. Only rounding
 # errors are measured, because they need numbers.
@@ -190,9 +194,16 @@ llama_8b = LlamaConfig(
 # ## Does the saving of SDPA grow with the length?
 #
 # BERT-base in fp16, forward and backward of a masked language model, batch 4: the peak
-# with the eager kernel, which writes every score, and with a fused one. There is no
-# optimizer, as in the published figures below, and the model's output lives through the
-# backward pass, as it did there.
+# with the eager kernel, which writes every score, and with a fused one.
+#
+# By hand: eager attention keeps one score for each pair of tokens, each head, each layer
+# and each sequence, more than once, because softmax and dropout keep theirs too. So twice
+# the length is four times the scores. All other activations are one row per token, so
+# twice the length is twice of them. At some length the scores overtake the rest, and from
+# there on the peak follows the square.
+#
+# There is no optimizer, as in the published figures below, and the model's output lives
+# through the backward pass, as it did there.
 
 # %%
 HELD = []
@@ -247,8 +258,11 @@ exact(
 #
 # Hugging Face measured BERT-base so in 2024 on an A100 (PyTorch 2.2.0, fp16). The
 # source's last column, "Mem saving", is eager / SDPA - 1. That is not a saving: it passes
-# a hundred per cent when SDPA needs less than half. The saving is 1 - SDPA / eager. The
-# table also holds times, which no trace can give.
+# a hundred per cent when SDPA needs less than half. The saving is 1 - SDPA / eager. We
+# leave the printed column out and compute the saving from the two columns of memory.
+#
+# The table also holds times, which no trace can give. Read them beside the savings: speed
+# and saving grow together, because both come from scores that are never written.
 
 # %%
 A100 = ("https://github.com/huggingface/transformers/blob/0a5a45655f313b2ed8b384f279ecd5ad78d203de/"
@@ -282,6 +296,10 @@ exact(
 # Does the trace agree with that GPU? What a kernel and the allocator need beside tensors
 # cancels in the difference of the two peaks. So we compare differences: the bytes that
 # SDPA saved on the GPU, and the bytes that it saves in the trace.
+#
+# The source does not state its program. We suppose forward and backward pass without an
+# optimizer, because that fits its peaks. A ratio of one means that the trace saw what the
+# GPU saw.
 
 # %%
 ratios = {
@@ -349,8 +367,10 @@ exact(
 # %% [markdown]
 # A *causal* model padded on the right needs no mask at all. No real token comes after a
 # padding token, so none sees one, and labels of -100 keep the padding tokens out of the
-# loss. Drop `attention_mask` from such a batch and the flash kernel is back. Is the loss
-# the same? A tiny Llama shows it: this is behavior, and does not depend on size.
+# loss.
+#
+# Drop `attention_mask` from such a batch and the flash kernel is back. Is the loss the
+# same? A tiny Llama shows it: this is behavior, and does not depend on size.
 
 # %% tags=["measures"]
 torch.manual_seed(0)
@@ -367,10 +387,11 @@ torch.testing.assert_close(with_mask, without)
 # %% [markdown]
 # ## A sliding window
 #
-# A window limits which tokens are seen, so one expects it to save memory. But SDPA knows
-# no window: transformers makes a mask of tokens x tokens. We trace a Mistral-7B with its
-# window of 4,096 tokens and without, once with all activations kept and once with
-# activation checkpointing, which keeps the mask of one layer at a time.
+# A window limits which tokens are seen, so one expects it to save memory, and in a kernel
+# that knows windows it does. But SDPA knows no window: transformers makes a mask of
+# tokens x tokens. We trace a Mistral-7B with its window of 4,096 tokens and without, once
+# with all activations kept and once with activation checkpointing, which keeps the mask
+# of one layer at a time.
 
 # %%
 window = {}
@@ -530,6 +551,10 @@ exact(
 )
 
 # %% [markdown]
+# What does it cost? In the trace, the FLOPs of one more product with the output layer,
+# which is little beside a whole step. On a GPU the chunks are also smaller products,
+# which may run less well.
+#
 # On a real GPU, torchtitan cut the peak of a Llama 3 8B by several GiB with a chunked
 # loss, at the same tokens per second. TRL measured the loss alone, which takes longer,
 # because the logits are computed twice.
@@ -552,6 +577,9 @@ for name, sentence, value, unit, source in (
 # %% [markdown]
 # ## Only the tokens that count
 #
+# The loss in chunks computes every logit, one chunk at a time. Some logits need not be
+# computed at all.
+#
 # In instruction tuning the prompt's labels are -100: those tokens have no loss and need
 # no logits. `logits_to_keep` takes the positions of the others. Here one token in four is
 # part of an answer. The peak should fall about as far as with chunks, and nothing is
@@ -572,11 +600,14 @@ bars({"all logits": plain.peak_gib, "loss in chunks": cut.peak_gib, "logits for 
 # %% [markdown]
 # ## The same loss, the same gradients?
 #
-# In exact arithmetic yes. In fp32 they agree to rounding. In bf16 every chunk adds its
-# gradient of the output layer to a bf16 sum, and each addition rounds: expect that error
-# to grow with the number of chunks. We compute the loss of an output layer of SmolLM2's
-# size in fp64, and then in fp32 and bf16: at once, in 4 chunks, in 32 chunks, and by
-# `F.linear_cross_entropy` of torch 2.13, which cuts by itself.
+# A method that saves memory must not change what is learned. So we compare loss and
+# gradients, and not only the loss.
+#
+# In exact arithmetic they are the same. In fp32 they agree to rounding. In bf16 every
+# chunk adds its gradient of the output layer to a bf16 sum, and each addition rounds:
+# expect that error to grow with the number of chunks. We compute the loss of an output
+# layer of SmolLM2's size in fp64, and then in fp32 and bf16: at once, in 4 chunks, in 32
+# chunks, and by `F.linear_cross_entropy` of torch 2.13, which cuts by itself.
 
 # %% tags=["measures"]
 torch.manual_seed(0)
@@ -650,3 +681,7 @@ claim("built-in-error", "Relative error of the bf16 loss that F.linear_cross_ent
 #   computes nothing twice.
 # - **In bf16, take large chunks.** Many small ones round the output layer's gradient more
 #   often.
+#
+# To ask the same of your model, put its configuration in place of `llama_8b`, and your
+# batch and length into `pair`. The trace takes seconds and no GPU. The bounds of the
+# claims belong to the models that their sentences name.

@@ -472,7 +472,7 @@ def texts():
 
     library = Path(sysconfig.get_paths()["stdlib"])
     names = ("heapq.py", "shutil.py", "textwrap.py", "json/decoder.py")
-    titles = ("objects", "exceptions", "classes", "naming", "import", "types")
+    titles = ("objects", "naming", "exceptions", "import", "types")
     return {"code": "\n\n".join((library / name).read_text() for name in names),
             "prose": "\n\n".join(topics[title] for title in titles)}
 

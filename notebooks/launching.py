@@ -252,9 +252,9 @@ def apart(left, right):
 
 
 claim("loss-nodes", "Largest difference in the loss over 8 steps between two nodes of one process and one node of two",
-      apart(curves["one_node"], curves["two_nodes"]), kind="measured", at_most=1e-6)
+      apart(curves["one_node"], curves["two_nodes"]), "nats per token", kind="measured", at_most=1e-6)
 claim("loss-processes", "Largest difference in the loss over 8 steps between one process and two on a node, the same batch",
-      apart(curves["single"], curves["one_node"]), kind="measured", at_most=1e-4)
+      apart(curves["single"], curves["one_node"]), "nats per token", kind="measured", at_most=1e-4)
 
 # %% [markdown]
 # ## What a rank sees
@@ -315,7 +315,7 @@ again = min(each["first_line"] for each in moments if each.get("environment", {}
 claim("steps-lost", "Steps computed twice after a failure at step 5, with a checkpoint every second step", len(shown) - len(set(shown)),
       kind="measured", at_least=1, at_most=1)
 claim("loss-restarted", "Largest difference in the loss over 8 steps between the restarted run and one that never failed",
-      apart(curves["one_node"], losses(text)), kind="measured", at_most=1e-6)
+      apart(curves["one_node"], losses(text)), "nats per token", kind="measured", at_most=1e-6)
 claim("restart-time", "Time from the failure of a rank to the first line of the restarted ones", again - failed, "s", kind="measured",
       at_least=0.05, at_most=120)
 

@@ -391,7 +391,9 @@ bars({model: dict(zip(("batch 1", "batch 4", "batch 16"), gain)) for model, gain
 #
 # The next cell constructs both sides of that comparison. Its data set sleeps for every
 # row, as if it were decoding, and its "step" sleeps too. So the shares below are made up;
-# what they show is where the line runs.
+# what they show is where the line runs. In your own loop, measure the time between asking
+# for a batch and having it, and divide by the time of a step. The guide has a program for
+# that.
 
 # %% tags=["measures"]
 class SlowRows(torch.utils.data.Dataset):
@@ -447,8 +449,12 @@ claim("tokenize-rate", f"Tokens per second that one core makes from {len(TEXTS):
 #
 # A GPU cuts the output of a matrix product into tiles, one per streaming multiprocessor
 # (SM) at a time. A last wave that is nearly empty takes as long as a full one. So a few
-# tokens more can cost a whole wave. Arithmetic for an A100 with 108 SMs and tiles of 128
-# x 256:
+# tokens more can cost a whole wave.
+#
+# Arithmetic for an A100 with 108 SMs and tiles of 128 x 256. With few output columns
+# there are few tiles, so the last wave is a large share of all. With many columns it is
+# one of many. The library chooses the tile, so take the result as a reason to measure two
+# shapes and not as a forecast.
 
 # %%
 def busy(rows, columns, multiprocessors=108, tile=(128, 256)):

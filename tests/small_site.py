@@ -129,17 +129,31 @@ Markdown lets HTML through.
 <style>body { background: red }</style>
 <p onclick="window.injected = true" id="clicked">A paragraph</p>
 """
+SORTED = """# Sorted
+
+<div class="sortable" markdown>
+
+| Method | Time of a step |
+|---|---|
+| Half the time | 0.5x the time |
+| None | not measured yet |
+| Thrice the speed | 3x the speed |
+| Slower | 1.25x the time |
+
+</div>
+"""
 
 
 def build_two(repository, folder):
-    """Builds a site with figures of a CPU and a GPU, and a page whose content brings a script."""
+    """Builds a site with figures of a CPU and a GPU, a page whose content brings a script, and a sortable table."""
     repository.change_record(add_table)
     both = add_gpu(repository, lambda data: (speed(7.5)(data), add_table(data)))
     assert "30.5" in both.read_text()
     chart = block("chart", **CHART | {"table": "tiny:by-size", "description": "Both rise."})
     repository.page.write_text(PAGE.format(chart=chart))
     repository.page.with_name("raw.md").write_text(RAW)
-    make_site("  - Overview: index.md\n  - Raw: raw.md\n")
+    repository.page.with_name("sorted.md").write_text(SORTED)
+    make_site("  - Overview: index.md\n  - Raw: raw.md\n  - Sorted: sorted.md\n")
     run = built.build(folder, os.getcwd())
     assert run.returncode == 0, run.stdout + run.stderr
     return folder

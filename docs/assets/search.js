@@ -4,7 +4,7 @@
   // an error message for an operator. So: no common words, names in parts, and the word itself before what begins so.
   const COMMON = new Set(("a about after all also am an and any are as at be because been but by can could did do does " +
     "for from get got had has have how i if in into is it its just like may me might my no not of on only or our out " +
-    "should so some than that the their them then there these they this to too use used was we were what when where " +
+    "should so some than that the their them then there these they this to too use used uses was we were what when where " +
     "which while who why will with without would you your").split(" "))
 
   const rewrite = query => {

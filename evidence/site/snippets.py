@@ -49,7 +49,9 @@ def check_html(path, block, snippets):
 
 def check_indented(path, text, snippets):
     """Lines of a page that Markdown takes for code because they are indented."""
-    prose = {n: line for block in blocks(text) if block.language is None for n, line in enumerate(block.lines, block.line)}
+    prose = {
+        n: line for block in blocks(text) if block.language is None for n, line in enumerate(block.lines, block.line)
+    }
     before = []  # (indentation, whether it is an item or the like) of the lines that may hold this one
     after_blank, in_code = True, False
     for number, line in prose.items():

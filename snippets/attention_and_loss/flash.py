@@ -7,7 +7,8 @@ config = MistralConfig(hidden_size=1024, intermediate_size=2816, num_hidden_laye
 
 # --8<-- [start:model]
 model = AutoModelForCausalLM.from_config(
-    config, dtype=torch.bfloat16,
+    config,
+    dtype=torch.bfloat16,  # pure bf16, which rounds small updates away; without it bf16=True is mixed precision
     attn_implementation="flash_attention_2",  # the package flash-attn, or else a kernel of the Hub
 )
 collator = DataCollatorWithFlattening()  # sequences end to end in place of padding

@@ -1,8 +1,8 @@
 """A notebook's claim, in the smallest form that runs."""
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from evidence.claims import claim, start
 from dryrun.trace import training_step
+from evidence.claims import claim, start
 
 start("example")
 config = LlamaConfig(

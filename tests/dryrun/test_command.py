@@ -68,7 +68,7 @@ def test_the_class_is_that_of_the_configuration_or_its_language_model(tmp_path):
     [
         ('{"model_type": "llama",\n "hidden_size": }', "config.json:2: this is no JSON"),
         ("[]", '"model_type" is missing: give the config.json of a transformers model'),
-        ('{"model_type": "lama"}', "did you mean 'llama'"),
+        ('{"model_type": "llamaa"}', "did you mean 'llama'"),
         ('{"model_type": "llama", "hidden_size": "big"}', "transformers refuses these values"),
         ('{"model_type": "vit"}', "'vit' has no language model"),
         ('{"model_type": "llama", "max_position_embeddings": 64}', "has 64 positions: take 64 or fewer"),

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from evidence import claims, records
+from evidence import claims
 from evidence.claims import ClaimError, claim, start, table
 
 SENTENCE = "Peak memory of a step that the tests invent"

@@ -1,6 +1,5 @@
 """`python -m evidence`: says what it did in a line, and on a problem says it once and ends with 1."""
 
-import re
 import socket
 import subprocess
 import sys

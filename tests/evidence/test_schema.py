@@ -1,5 +1,6 @@
 """A record may come from a stranger: what is no honest record is refused in one line that names file and field."""
 
+import contextlib
 import copy
 import datetime
 import json
@@ -32,10 +33,8 @@ def sound(repository):
 
 def write(data):
     """The text of a record with the seal that it should have, as a forger would write it."""
-    try:
+    with contextlib.suppress(KeyError, TypeError):
         data["seal"] = records.seal(data)
-    except (KeyError, TypeError):
-        pass
     return json.dumps(data, indent=1, ensure_ascii=False)
 
 

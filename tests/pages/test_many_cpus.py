@@ -22,6 +22,7 @@ from accelerate.commands import launch as accelerate_launch
 from accelerate.state import PartialState
 from accelerate.utils.environment import get_cpu_distributed_information
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+from kubernetes_schemas import TRAINJOB
 from peft import LoraConfig, get_peft_model
 from programs import ROOT, run
 from torch.numa.binding import AffinityMode
@@ -396,8 +397,6 @@ def test_every_shell_file_passes_shellcheck(path):
 
 
 def test_the_kubernetes_file_has_only_fields_of_the_published_definition_and_asks_torchrun_for_8_processes(monkeypatch):
-    from test_launching import TRAINJOB
-
     job = yaml.safe_load((FOLDER / "trainjob.yaml").read_text())
     jsonschema.validate(job, TRAINJOB)
     trainer = job["spec"]["trainer"]

@@ -110,7 +110,12 @@ def padded():
 
 @pytest.mark.parametrize(
     "name",
-    ["throughput/compile.py", "throughput/data_loading.py", "throughput/group_by_length.py", "throughput/padding_free.py"],
+    [
+        "throughput/compile.py",
+        "throughput/data_loading.py",
+        "throughput/group_by_length.py",
+        "throughput/padding_free.py",
+    ],
 )
 def test_every_program_of_the_page_trains_on_a_cpu(name):
     assert "train_loss" in run(name).stdout
@@ -427,7 +432,9 @@ def test_encoders_and_some_decoders_leak_although_positions_start_again(name, at
     assert change == 0 if name in ("Llama", "GPT-2") else change > 1e-4
 
 
-LINEAR = dict(head_dim=16, linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2)
+LINEAR = dict(
+    head_dim=16, linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2
+)
 HYBRIDS = {
     "LFM2": lambda: Lfm2Model(Lfm2Config(**TINY, num_key_value_heads=2, layer_types=["conv", "full_attention"])),
     "Qwen3.5": lambda: Qwen3_5TextModel(

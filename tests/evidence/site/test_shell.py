@@ -94,6 +94,16 @@ def test_on_a_phone_the_navigation_opens_and_closes_by_keyboard(small_tab):
     assert small_tab.evaluate("document.activeElement.dataset.toggles") == "__drawer"
 
 
+def test_a_column_of_times_sorts_by_speed_and_what_is_not_measured_stays_last(small_tab, two_machines):
+    """Half the time is twice the speed, and both forms stand in one column."""
+    small_tab.goto(f"{two_machines.address}sorted/")
+    rows = "[...document.querySelectorAll('.sortable tbody tr')].map(row => row.cells[0].innerText)"
+    rising = ["Slower", "Half the time", "Thrice the speed"]
+    for wanted in (rising, rising[::-1]):
+        small_tab.click(".sortable thead th:nth-child(2) button")
+        assert small_tab.evaluate(rows) == [*wanted, "None"]
+
+
 def test_a_script_and_a_style_in_the_content_of_a_page_are_refused_while_those_of_the_theme_run(two_machines):
     with tab() as opened, console(opened) as messages:
         opened.goto(f"{two_machines.address}raw/")

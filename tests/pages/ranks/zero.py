@@ -40,3 +40,6 @@ count(1, 1, True)
 count(2, 1, True)
 count(2, 3, True)
 count(2, 1, False)
+end = dist.barrier(async_op=True)
+end.wait()
+dist.destroy_process_group()  # without it some runs stand still when Python ends
