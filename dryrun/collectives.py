@@ -113,7 +113,8 @@ class RankTracker(Tracker):
         super()._claim(category, map(_local, tensors))
 
     def _claim_gathered_weights(self, model):
-        """FSDP2 uses one storage for a gathered parameter in every step; between two steps it is empty."""
+        """FSDP2 uses one storage for a gathered parameter in every step; between two steps it is empty. To know it, gather
+        once: on real ranks, where that is a collective, all of them make a tracker."""
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 shards = set(module.parameters())

@@ -323,6 +323,11 @@ exact(
 # takes none. The memory-efficient one takes it as a 16-bit tensor of tokens x tokens per
 # sequence, and keeps it for the backward pass, in every layer.
 #
+# Why does one padding token matter so much? transformers cannot tell a kernel "the last
+# token is padding"; it can only say, for every pair of tokens, whether the pair counts.
+# That table of pairs is the mask, and it is as large for one padding token as for a
+# thousand.
+#
 # We trace BERT-large on 16,384 tokens, cut into ever longer sequences. The number of
 # tokens stays the same, so without a mask the activations should stay the same too. With
 # a mask they should grow with the length of a sequence, though far less than with eager
@@ -517,6 +522,9 @@ exact(
 )
 
 # %% [markdown]
+# The chart shows one setting: full fine-tuning, one sequence. It would be wrong to read
+# from its left end that chunks are for long sequences only.
+#
 # Then at short sequences. Does the loss in chunks save nothing there? It depends on where
 # the peak lies. In full fine-tuning of one short sequence the peak is the end of the
 # backward pass, where all gradients exist and the logits are gone. The loss in chunks
@@ -605,9 +613,11 @@ bars({"all logits": plain.peak_gib, "loss in chunks": cut.peak_gib, "logits for 
 #
 # In exact arithmetic they are the same. In fp32 they agree to rounding. In bf16 every
 # chunk adds its gradient of the output layer to a bf16 sum, and each addition rounds:
-# expect that error to grow with the number of chunks. We compute the loss of an output
-# layer of SmolLM2's size in fp64, and then in fp32 and bf16: at once, in 4 chunks, in 32
-# chunks, and by `F.linear_cross_entropy` of torch 2.13, which cuts by itself.
+# expect that error to grow with the number of chunks. By how much depends on the
+# vocabulary: the more entries, the fewer chunks touch the same one. We compute the loss
+# of an output layer of SmolLM2's size in fp64, and then in fp32 and bf16: at once, in 4
+# chunks, in 32 chunks, and by `F.linear_cross_entropy` of torch 2.13, which cuts by
+# itself.
 
 # %% tags=["measures"]
 torch.manual_seed(0)
@@ -663,10 +673,10 @@ claim("chunked-error", "Largest relative difference of loss and gradients in fp3
       max(errors["32 chunks", torch.float32]), kind="measured", at_most=1e-5)
 claim("chunked-error-bf16", "Error of the output layer's gradient in bf16, loss in 32 chunks against one piece, an "
       "output "
-      "layer of SmolLM2's size", of_32, "x", kind="measured", at_least=1.2, at_most=10)
+      "layer of SmolLM2's size", of_32, "x", kind="measured", at_least=1.02, at_most=2)
 claim("built-in-error", "Relative error of the bf16 loss that F.linear_cross_entropy returns on a CPU",
       100 * errors["F.linear_cross_entropy", torch.bfloat16][0] if BUILT_IN else None, "%", kind="measured",
-      at_least=0.001, at_most=3, because="this torch has no LinearCrossEntropyOptions")
+      at_least=0.1, at_most=10, because="this torch has no LinearCrossEntropyOptions")
 
 # %% [markdown]
 # ## What came out, and what to do
@@ -679,8 +689,9 @@ claim("built-in-error", "Relative error of the bf16 loss that F.linear_cross_ent
 #   sequence it saves nothing.
 # - **In instruction tuning, keep logits for the answers only.** It saves as much and
 #   computes nothing twice.
-# - **In bf16, take large chunks.** Many small ones round the output layer's gradient more
-#   often.
+# - **In bf16, chunks round the output layer's gradient more often**, and with a real
+#   vocabulary that adds little to the error. `F.linear_cross_entropy` returns a bf16 loss
+#   that is visibly off; its gradient is not.
 #
 # To ask the same of your model, put its configuration in place of `llama_8b`, and your
 # batch and length into `pair`. The trace takes seconds and no GPU. The bounds of the

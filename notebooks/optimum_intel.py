@@ -121,7 +121,8 @@ claim("tokens-differ", f"Tokens of {NEW} that the exported model chooses otherwi
 #
 # NNCF rounds the weights while it exports: 8 bits with a scale per channel, 4
 # bits with a scale per group of 64. OpenVINO computes in fp32 here, so that the
-# weights alone differ.
+# weights alone differ; where the CPU has bf16, int8 weights with bf16 arithmetic
+# follow, which is what OpenVINO chooses by itself.
 #
 # `generate` of one token is the first token with its prompt. What a longer
 # `generate` takes beyond that, divided by its further tokens, is the time of a

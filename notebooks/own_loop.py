@@ -199,6 +199,9 @@ for name, sentence, value, unit, bound in (
 # vocabulary. `preprocess_logits_for_metrics` may reduce each batch first. We count the
 # bytes per token, without and with it.
 #
+# The small vocabulary makes this cheap to run; what is kept grows in proportion to it, so
+# the count carries over.
+#
 # Expect the bytes of one fp32 number for each entry of the vocabulary without it, and
 # those of one integer with it.
 

@@ -305,6 +305,8 @@ from transformers.utils.logging import disable_progress_bar
 from dryrun.ranks import RankTracker
 
 disable_progress_bar()
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # an operator in C++, for what only inference calls
+deepspeed.runtime.compiler.compile = lambda **_: lambda function: function  # Muon, which nobody uses here, loads Inductor
 torch.set_num_threads(1)
 gpu, folder = torch.cuda.is_available(), sys.argv[1]
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
@@ -410,13 +412,11 @@ for name, prepared in (
         optimizer.zero_grad()
 
     step()  # makes the state of the optimizer, as it is from the second step on
-    tracker = RankTracker(model, getattr(optimizer, "optim", optimizer), [line]) if rank == 0 else None
-    with tracker or contextlib.nullcontext():
+    with RankTracker(model, getattr(optimizer, "optim", optimizer), [line]) as tracker:  # on all ranks: it gathers once
         step()
-    if tracker:
-        memory[name] = {"peak": tracker.peak, "by_category": dict(tracker.peak_by_category),
-                        "collectives": {c.kind: c.count for c in tracker.collectives.values()},
-                        "bytes": {c.kind: c.payload for c in tracker.collectives.values()}}
+    memory[name] = {"peak": tracker.peak, "by_category": dict(tracker.peak_by_category),
+                    "collectives": {c.kind: c.count for c in tracker.collectives.values()},
+                    "bytes": {c.kind: c.payload for c in tracker.collectives.values()}}
 memory["parameters"] = sum(p.numel() for p in model.parameters())
 
 # 3. Time of a step: in turn, CPU time of one thread (on GPUs: wall time)

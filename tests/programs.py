@@ -104,12 +104,16 @@ def _shared_run(name, arguments, processes, torchrun, timeout, environment, besi
     """The run of this session: the first test that asks makes it, all others read what it left."""
     asked = [name, arguments, processes, torchrun, environment, beside, files, _contents(start), stand_ins]
     asked.append((SNIPPETS / name).read_text())
-    key = f"{Path(name).stem}-{hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]}"
+    key = (
+        f"{Path(name).stem}-{hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:16]}"
+    )
     place = _test_folder() / "programs" / key
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(place / "lock"):
         if not (place / "run.json").exists():
-            made = _run(place, name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins)
+            made = _run(
+                place, name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins
+            )
             (place / "run.json").write_text(json.dumps(dataclasses.asdict(made), default=str))
     kept = json.loads((place / "run.json").read_text())
     return Run(**kept | {"folder": Path(kept["folder"]), "ranks": [Output(**rank) for rank in kept["ranks"]]})
@@ -173,7 +177,9 @@ def _environment(name, more, commands):
     kept["HF_HUB_OFFLINE"] = "1"
     # What DeepSpeed compiles. In the user's cache, the lock of a run that was killed would hold up every later run.
     kept["TORCH_EXTENSIONS_DIR"] = str(_test_folder() / "torch_extensions")
-    if USES_OUR_PACKAGES.search((SNIPPETS / name).read_text()):  # the pages say: PYTHONPATH=. in a checkout, or pip install
+    if USES_OUR_PACKAGES.search(
+        (SNIPPETS / name).read_text()
+    ):  # the pages say: PYTHONPATH=. in a checkout, or pip install
         kept["PYTHONPATH"] = str(ROOT)
     return kept | {key: str(value) for key, value in more.items()}
 

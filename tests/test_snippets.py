@@ -58,7 +58,11 @@ NOT_TESTED = {
 
 # What the type checker reports, although the program is right: file, words of the report, why.
 KNOWN = [
-    ("adapters_and_offload/mixture_of_experts.py", "`head_dim`", "a configuration keeps keywords that it does not declare"),
+    (
+        "adapters_and_offload/mixture_of_experts.py",
+        "`head_dim`",
+        "a configuration keeps keywords that it does not declare",
+    ),
     ("model_parallelism/experts_transformers.py", "`head_dim`", "the same"),
     ("model_parallelism/context_parallel.py", "`attn_implementation`", "the base of all configurations takes it"),
     ("model_parallelism/ring_attention.py", "`attn_implementation`", "the same"),
@@ -105,7 +109,9 @@ def runs(source):
 
 def names(function):
     """What a function refers to: its fixtures, too."""
-    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} | {each.arg for each in function.args.args}
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} | {
+        each.arg for each in function.args.args
+    }
 
 
 def unaccounted(names, tested, not_tested):
@@ -220,7 +226,9 @@ def imported(module):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     whole = importlib.import_module(alias.name)
-                    found[alias.asname or alias.name.split(".")[0]] = whole if alias.asname else sys.modules[alias.name.split(".")[0]]
+                    found[alias.asname or alias.name.split(".")[0]] = (
+                        whole if alias.asname else sys.modules[alias.name.split(".")[0]]
+                    )
             elif isinstance(node, ast.ImportFrom):
                 whole = importlib.import_module(node.module)
                 found |= {alias.asname or alias.name: getattr(whole, alias.name, None) for alias in node.names}
@@ -283,7 +291,9 @@ def renamed_arguments():
 def test_no_program_uses_an_argument_that_transformers_is_giving_up(path):
     renamed = renamed_arguments()
     assert "gradient_checkpointing" in renamed
-    old = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword) and node.arg in renamed]
+    old = [
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword) and node.arg in renamed
+    ]
     fail_with([f"snippets/{name_of(path)}:{node.lineno}: {node.arg} is now {renamed[node.arg]}" for node in old])
 
 
@@ -339,7 +349,9 @@ def test_every_program_is_short_and_narrow_enough_to_read(path):
 
 
 def failed(stderr, ranks=1, torchrun=""):
-    outputs = [Output("", stderr if rank == ranks - 1 else "RuntimeError: Connection closed by peer") for rank in range(ranks)]
+    outputs = [
+        Output("", stderr if rank == ranks - 1 else "RuntimeError: Connection closed by peer") for rank in range(ranks)
+    ]
     return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs)).splitlines()[0]
 
 

@@ -294,7 +294,9 @@ def test_pytorch_leaves_tf32_off():
 
 
 def test_fp8_swaps_the_linear_layers_and_leaves_the_logits_in_bf16():
-    assert "14 layers multiply in fp8" in run("one_gpu/fp8.py").stdout  # seven in each of the two layers, and no output layer
+    assert (
+        "14 layers multiply in fp8" in run("one_gpu/fp8.py").stdout
+    )  # seven in each of the two layers, and no output layer
 
 
 def test_with_fp8_the_weights_stay_in_bf16():

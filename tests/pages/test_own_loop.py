@@ -149,7 +149,9 @@ def test_trainer_takes_processing_class_in_place_of_tokenizer():
 
 def test_the_step_runs_on_whatever_device_there_is():
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    assert re.fullmatch(rf"{device.type}, torch.b?float16, loss \d+\.\d+", run("own_loop/device.py").stdout.splitlines()[-1])
+    assert re.fullmatch(
+        rf"{device.type}, torch.b?float16, loss \d+\.\d+", run("own_loop/device.py").stdout.splitlines()[-1]
+    )
 
 
 def test_a_program_asks_whether_the_accelerator_that_pytorch_was_built_for_is_there():
