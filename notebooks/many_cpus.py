@@ -43,7 +43,6 @@ import logging
 import shutil
 import tempfile
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -372,7 +371,7 @@ if OWN_NETWORK:
             subprocess.run(["tc", "qdisc", "replace", "dev", "lo", "root", *limit], check=True)
         dist.barrier()
         seconds = {name: [] for name in ("alone", *names)}
-        for turn in range(3):
+        for _ in range(3):
             for name in seconds:
                 seconds[name].append(wall(ways[name].step, name != "alone") / ways[name].micro_batches)
         tensor = torch.ones(4_000_000)
