@@ -59,9 +59,10 @@ def software(packages=()):
     for package in (*PACKAGES, *packages):
         loaded = getattr(sys.modules.get(package.replace("-", "_")), "__version__", None)
         try:
-            versions[package] = str(loaded or metadata.version(package))
+            version = str(loaded or metadata.version(package))
         except metadata.PackageNotFoundError:
             continue
+        versions[package] = re.match(r"\d[\w.+!]*|", version)[0] or metadata.version(package)  # without a build's description
     if "torch" in versions:
         import torch
 

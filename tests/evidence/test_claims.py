@@ -61,8 +61,8 @@ def test_a_claim_whose_bound_fails_raises_with_sentence_value_and_bound(shown):
 
 
 def test_a_value_on_its_bound_holds(shown):
-    assert claim("low", SENTENCE, 13, kind="traced", at_least=13) == 13
-    assert claim("high", SENTENCE, 13, kind="traced", at_most=13) == 13
+    assert claim("low", SENTENCE, 13, kind="traced", at_least=13) is None
+    assert claim("high", SENTENCE, 13, kind="traced", at_most=13) is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -171,7 +171,7 @@ def test_two_claims_of_one_name_are_refused(shown):
 def test_a_new_run_may_use_every_name_again(shown):
     claim("speed", SENTENCE, 2, kind="measured", at_least=1)
     start("tiny")
-    assert claim("speed", SENTENCE, 2, kind="measured", at_least=1) == 2
+    assert claim("speed", SENTENCE, 2, kind="measured", at_least=1) is None
 
 
 def test_start_shows_machine_and_software(monkeypatch, machine_of_the_tests):
@@ -221,7 +221,7 @@ class TestVerify:
         return json.loads(self.repository.exact.read_text())["tables"]["by-batch"]["columns"]
 
     def test_the_same_value_holds_and_so_does_one_within_a_hundredth(self):
-        assert claim("peak-memory", SENTENCE, 12.6, "GiB", kind="traced", at_most=13) == 12.6
+        assert claim("peak-memory", SENTENCE, 12.6, "GiB", kind="traced", at_most=13) is None
 
     def test_a_different_traced_value_names_claim_both_values_record_and_fix(self):
         refused(
@@ -235,7 +235,7 @@ class TestVerify:
         refused("says 12.5: " + self.AGAIN, "peak-memory", SENTENCE, 12.7, kind="derived", at_most=13)
 
     def test_a_measured_value_may_differ(self):
-        assert claim("step-speed", SENTENCE, 9, "x", kind="measured", at_least=1.1) == 9
+        assert claim("step-speed", SENTENCE, 9, "x", kind="measured", at_least=1.1) is None
 
     def test_an_exact_claim_that_the_record_does_not_hold_is_refused(self):
         refused("new-claim: exact.json does not hold this figure", "new-claim", SENTENCE, 1, kind="traced", at_least=0)
@@ -285,4 +285,4 @@ class TestVerify:
 
     def test_nothing_is_compared_without_the_variable(self, monkeypatch):
         monkeypatch.delenv("EVIDENCE_VERIFY")
-        assert claim("peak-memory", SENTENCE, 9, "GiB", kind="traced", at_most=13) == 9
+        assert claim("peak-memory", SENTENCE, 9, "GiB", kind="traced", at_most=13) is None

@@ -106,7 +106,7 @@ class TestRecordAndVerify:
     ):
         (repository.source.parent / "other.py").write_text(repository.source.read_text())
         own = notebooks.FOLDER.parent / "requirements" / "other.txt"
-        own.parent.mkdir()
+        own.parent.mkdir(exist_ok=True)
         own.touch()
         ran = []
         monkeypatch.setattr(runs, command, lambda name, say: ran.append(name))
