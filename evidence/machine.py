@@ -62,7 +62,9 @@ def software(packages=()):
             version = str(loaded or metadata.version(package))
         except metadata.PackageNotFoundError:
             continue
-        versions[package] = re.match(r"\d[\w.+!]*|", version)[0] or metadata.version(package)  # without a build's description
+        versions[package] = re.match(r"\d[\w.+!]*|", version)[0] or metadata.version(
+            package
+        )  # without a build's description
     if "torch" in versions:
         import torch
 

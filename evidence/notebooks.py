@@ -162,4 +162,3 @@ def first_code_cell(notebook, path):
 
 def _text(path):
     return read_text(path) if Path(path).exists() else ""
-

@@ -158,4 +158,3 @@ def _difference(ours, theirs):
     if isinstance(ours.get(key), dict) and isinstance(theirs.get(key), dict):
         return _difference(ours[key], theirs[key])
     return f": {key} is {str(ours.get(key))[:60]} in the one, {str(theirs.get(key))[:60]} in the other"
-

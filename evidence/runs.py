@@ -251,4 +251,3 @@ def _kernel_environment(name):
     """The kernel starts in notebooks/ and imports `evidence` from this checkout."""
     root = str(Path(__file__).resolve().parent.parent)
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)]))}
-

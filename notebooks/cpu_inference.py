@@ -23,10 +23,10 @@
 # instructions of the CPU decide. Quality is a question of its own: a method may
 # be fast because it rounds what should not be rounded.
 #
-# How it is measured. Speed and memory on a model with the shape of Llama-3.2-1B
-# and random weights, because neither depends on what the weights are. Quality on
-# real weights: SmolLM2-135M-Instruct, with text that ships with Python. Times are
-# CPU time on one thread, where each method takes turns with fp32; where all cores
+# How it is measured. Speed and memory on a model with the shape of Qwen3-0.6B and
+# random weights, because neither depends on what the weights are. Quality on real
+# weights: SmolLM2-135M-Instruct, with text that ships with Python. Times are CPU
+# time on one thread, where each method takes turns with fp32; where all cores
 # work it is wall time, and the figure says so.
 #
 # Encoders such as BERT, with ONNX Runtime and OpenVINO, have a notebook of their
@@ -111,7 +111,7 @@ claim("seven-prompt-flops", "FLOPs of a prompt of 720 tokens, 7 billion paramete
 # %% [markdown]
 # ## The model, and the ways to load it
 #
-# The shape is that of Llama-3.2-1B. The checkpoint is written once, in bf16; each
+# The shape is that of Qwen3-0.6B. The checkpoint is written once, in bf16; each
 # method loads it as a reader would. `quantize_dynamic` works on an fp32 model
 # only. torchao and bitsandbytes keep the rest of the model in bf16, or in fp32
 # where the CPU would have to emulate bf16.
@@ -144,8 +144,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 NO_BF16 = None if BF16 else "this CPU has no bf16 instructions"
 NO_CORES = None if CORES > 1 else "this process may use one core only"
 SHAPE = LlamaConfig(
-    hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
-    vocab_size=128256, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0,
+    hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
+    head_dim=128, vocab_size=151936, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0,
 )
 
 
@@ -184,7 +184,7 @@ METHODS = {  # key of the claims: (label, how to load)
 LABELS = {key: label for key, (label, _) in METHODS.items()}
 LEFT_OUT = {} if BF16 else {"bf16": NO_BF16}
 PROMPT, TOKENS, BATCHES = 128, 3, (1, 4, 16)
-WHAT = "Llama of 1 billion parameters, batch 1, prompt of 128 tokens"
+WHAT = "Llama of 0.6 billion parameters, batch 1, prompt of 128 tokens"
 
 # %% [markdown]
 # The first token needs one pass over the whole prompt. Each later token needs one
@@ -230,9 +230,9 @@ def resident():
 
 # %% tags=["measures"]
 torch.manual_seed(0)
-LlamaForCausalLM(SHAPE).to(HALF).save_pretrained("one-billion")
+LlamaForCausalLM(SHAPE).to(HALF).save_pretrained("random")
 before = resident()
-plain = load("one-billion", torch.float32)
+plain = load("random", torch.float32)
 first_token(plain)()
 memory = {"fp32": resident() - before}
 first, later, on_cores, batched = {}, {}, {}, {}
@@ -278,7 +278,7 @@ for key, (label, make) in METHODS.items():
     if key in LEFT_OUT:
         continue
     before = resident()
-    model = plain if key == "fp32" else make("one-billion")
+    model = plain if key == "fp32" else make("random")
     first_token(model)()
     if key != "fp32":
         memory[key] = resident() - before
@@ -325,7 +325,7 @@ def speed_claim(name, what, found, key, least, most, where="1 thread", because=N
 for key, (of_first, of_later, (least, most)) in BOUNDS.items():
     speed_claim(f"{key}-first", "the first token", first, key, *of_first)
     speed_claim(f"{key}-later", "later tokens", later, key, *of_later)
-    claim(f"{key}-memory", f"Memory that a Llama of 1 billion parameters takes in {LABELS[key]} against fp32",
+    claim(f"{key}-memory", f"Memory that a Llama of 0.6 billion parameters takes in {LABELS[key]} against fp32",
           memory[key] / memory["fp32"] if key in memory else None, "x", kind="measured", at_least=least, at_most=most,
           because=LEFT_OUT.get(key))
 claim("prompt-token", f"Time of a prompt token against a later token in fp32, {WHAT}, 1 thread",
@@ -397,12 +397,12 @@ for name, alone in (("first", first), ("later", later)):
 
 # %% tags=["measures"]
 rate = {key: {rows: TOKENS * rows / timing.best for rows, timing in of.items()} for key, of in batched.items()}
-table("batching", "Tokens/s against batch size, Llama of 1 billion parameters behind 128 tokens, 1 thread",
+table("batching", "Tokens/s against batch size, Llama of 0.6 billion parameters behind 128 tokens, 1 thread",
       {"batch": "Batch size"} | {key: f"{LABELS[key]}, tokens/s" for key in THREE},
       [{"batch": rows} | {key: rate[key][rows] if key in rate else None for key in THREE} for rows in BATCHES],
       kind="measured")
 for key in THREE:
-    claim(f"batch-{key}", f"Tokens/s at batch 16 against batch 1 in {LABELS[key]}, Llama of 1 billion parameters,"
+    claim(f"batch-{key}", f"Tokens/s at batch 16 against batch 1 in {LABELS[key]}, Llama of 0.6 billion parameters,"
           " 1 thread", rate[key][16] / rate[key][1] if key in rate else None, "x", kind="measured", at_least=1.5,
           at_most=17, because=LEFT_OUT.get(key))
 figure, axes = plt.subplots(figsize=(7, 3))
@@ -431,7 +431,7 @@ def compiled_tokens(model):
     return lambda: [model(ids, past_key_values=cache, use_cache=True, position_ids=place) for place in places]
 
 
-model = load("one-billion")
+model = load("random")
 eager = interleaved({"eager": later_tokens(model)}, repeats=3)["eager"]
 print("compiling: half a minute")
 compiled = interleaved({"compiled": compiled_tokens(model)}, repeats=3)["compiled"]

@@ -474,7 +474,6 @@ for name, sentence, layout, than, batch, least, most in (
     ("instances-one", INSTANCES, "2 x 1 thread", "1 x 2 threads", 1, 0.5, 2.5),
     ("instances-many", INSTANCES, "2 x 1 thread", "1 x 2 threads", 8, 0.5, 2.5),
     ("threads-latency", "Speed of one text with 2 threads against 1 thread", "1 x 2 threads", "1 thread", 1, 0.5, 2.3),
-    ("oversubscribed", "Speed with 2 threads on 1 core against 1 thread", LAYOUTS[3], "1 thread", 1, 0.05, 1.05),
 ):
     value = None if NO_CORES else best[layout, batch] / best[than, batch]
     claim(name, f"{sentence}, batch {batch}, {ON}", value, "x", kind="measured", at_least=least, at_most=most,

@@ -178,7 +178,9 @@ def test_start_shows_machine_and_software(monkeypatch, machine_of_the_tests):
     outputs = []
     monkeypatch.setattr(claims, "_show", outputs.append)
     start("tiny")
-    assert repr(outputs[0]) == "machine Test CPU 2 cores, memory 8.0 GiB, python 3.11.7, torch 2.13.0, transformers 5.23.0"
+    assert (
+        repr(outputs[0]) == "machine Test CPU 2 cores, memory 8.0 GiB, python 3.11.7, torch 2.13.0, transformers 5.23.0"
+    )
     assert outputs[0].data["notebook"] == "tiny"
 
 
@@ -241,7 +243,9 @@ class TestVerify:
         refused("new-claim: exact.json does not hold this figure", "new-claim", SENTENCE, 1, kind="traced", at_least=0)
 
     def test_an_exact_value_where_the_record_has_none_is_refused(self):
-        self.repository.change_record(lambda data: data["claims"]["peak-memory"].update(because="no tracer here"), self.repository.exact)
+        self.repository.change_record(
+            lambda data: data["claims"]["peak-memory"].update(because="no tracer here"), self.repository.exact
+        )
         self.repository.change_record(lambda data: data["claims"]["peak-memory"].pop("value"), self.repository.exact)
         what = "peak-memory: this run gives 12.5, the record "
         refused(what, "peak-memory", SENTENCE, 12.5, kind="traced", at_most=13)

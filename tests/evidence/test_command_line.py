@@ -55,10 +55,7 @@ class TestCheck:
         repository.exact.write_text("{")
         status, out, problems = called(capsys, "check")
         assert (status, out) == (1, "")
-        assert (
-            problems[0].startswith("results/tiny/exact.json:1: the record is not whole JSON")
-            and len(problems) == 1
-        )
+        assert problems[0].startswith("results/tiny/exact.json:1: the record is not whole JSON") and len(problems) == 1
 
     def test_in_an_empty_folder_it_fails(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
@@ -116,7 +113,10 @@ class TestRecordAndVerify:
         assert called(capsys, command, "other") == (1, "", [f"notebooks/other.py: {missing}"]) and ran == ["tiny"]
 
     def test_record_says_what_it_made(self, repository, capsys):
-        assert called(capsys, "record", "tiny")[1] == "tiny: 2 claims, 1 tables in results/tiny/exact.json and results/tiny/test-cpu-2core.json\n"
+        assert (
+            called(capsys, "record", "tiny")[1]
+            == "tiny: 2 claims, 1 tables in results/tiny/exact.json and results/tiny/test-cpu-2core.json\n"
+        )
 
     def test_record_of_no_notebook_fails(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)

@@ -21,7 +21,9 @@ def test_an_honest_record_of_another_machine_is_no_problem(repository):
 
 def test_a_sentence_with_the_words_of_that_machine_is_no_problem(repository):
     old = '"Speed of that step against another one"'
-    repository.edit(repository.source, old, "f\"Speed of that step {'on a GPU' if False else 'here'} against another one\"")
+    repository.edit(
+        repository.source, old, "f\"Speed of that step {'on a GPU' if False else 'here'} against another one\""
+    )
     runs.record("tiny", say=print)
     repository.record_of_another_machine(change=change(sentence="Speed of that step on a GPU against another one"))
     assert repository.notebook_problems() == []

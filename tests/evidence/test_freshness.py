@@ -19,7 +19,12 @@ def cell(source):
 
 @pytest.mark.parametrize(
     "same",
-    ["# %%\nx = 1  # a comment", "# %%\n# a comment\nx = 1", "# %%\n\nx = 1", "# %% [markdown]\n# Words.\n\n# %%\nx = 1"],
+    [
+        "# %%\nx = 1  # a comment",
+        "# %%\n# a comment\nx = 1",
+        "# %%\n\nx = 1",
+        "# %% [markdown]\n# Words.\n\n# %%\nx = 1",
+    ],
 )
 def test_comments_blank_lines_and_prose_are_no_code(repository, same):
     assert notebook(repository, same)[0] == notebook(repository, "# %%\nx = 1")[0]
@@ -36,7 +41,10 @@ def test_a_hash_in_a_text_is_no_comment():
 
 def test_the_install_cell_is_not_what_measures(repository):
     install = "# %%\n# Installs what this notebook needs\nx = {}"
-    assert notebook(repository, install.format(1), "# %%\ny = 1")[0] == notebook(repository, install.format(2), "# %%\ny = 1")[0]
+    assert (
+        notebook(repository, install.format(1), "# %%\ny = 1")[0]
+        == notebook(repository, install.format(2), "# %%\ny = 1")[0]
+    )
 
 
 def test_a_program_that_a_cell_writes_counts_and_its_comments_do_not(repository):

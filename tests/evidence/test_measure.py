@@ -19,7 +19,10 @@ def test_variants_run_in_turn_after_a_warm_up_that_does_not_count(monkeypatch):
 def test_the_clock_is_what_the_caller_names(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     ticks = iter([0.0, 2.0, 10.0, 13.0])
-    assert measure.interleaved({"a": lambda: None}, repeats=2, warmup=0, clock=lambda: next(ticks))["a"].seconds == (2.0, 3.0)
+    assert measure.interleaved({"a": lambda: None}, repeats=2, warmup=0, clock=lambda: next(ticks))["a"].seconds == (
+        2.0,
+        3.0,
+    )
 
 
 def test_the_fastest_repeat_counts_and_the_spread_tells_the_slowest():

@@ -70,16 +70,26 @@ def test_one_character_of_code_makes_the_records_of_all_machines_stale(repositor
     other = repository.record_of_another_machine()
     line = repository.edit(repository.source, "peak = 12.5", "peak = 12.4")
     problems = repository.notebook_problems()
-    for path, fix in ((repository.exact, RECORD_AGAIN), (other, "on Other CPU 2 cores"), (repository.record, "on Test CPU 2 cores")):
+    for path, fix in (
+        (repository.exact, RECORD_AGAIN),
+        (other, "on Other CPU 2 cores"),
+        (repository.record, "on Test CPU 2 cores"),
+    ):
         where = f"{path}:{line_with(path, 'source')}: stale, and on no page: the code of notebooks/tiny.py has changed since this run"
         assert [problem for problem in problems if problem.startswith(where) and fix in problem], problems
-    what = f"{repository.source}:{line}: cell 4 is not the one in tiny.ipynb: edited without running. Fix: {RECORD_AGAIN}"
+    what = (
+        f"{repository.source}:{line}: cell 4 is not the one in tiny.ipynb: edited without running. Fix: {RECORD_AGAIN}"
+    )
     assert [problem for problem in problems if problem.startswith(what)]
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("# A notebook of the tests.", "# A notebook of our tests."), ("peak = 12.5", "peak = 12.5  # GiB"), ("# # Tiny", "# # Tiny\n#\n# More.")],
+    [
+        ("# A notebook of the tests.", "# A notebook of our tests."),
+        ("peak = 12.5", "peak = 12.5  # GiB"),
+        ("# # Tiny", "# # Tiny\n#\n# More."),
+    ],
 )
 def test_a_word_of_prose_or_a_comment_makes_nothing_stale_and_needs_no_run(repository, old, new):
     before = repository.record.read_bytes()
@@ -114,7 +124,9 @@ def test_an_edit_of_the_ipynb_alone_is_told_that_the_py_is_the_source(repository
 
 def test_an_added_cell_is_noticed(repository):
     repository.source.write_text(repository.source.read_text() + "\n# %%\nprint(1)\n")
-    assert any("cell 7 is not the one in tiny.ipynb: edited without running" in one for one in repository.notebook_problems())
+    assert any(
+        "cell 7 is not the one in tiny.ipynb: edited without running" in one for one in repository.notebook_problems()
+    )
 
 
 def test_a_cell_that_is_no_python_is_named_with_its_line(repository):
@@ -126,7 +138,9 @@ def test_a_cell_that_is_no_python_is_named_with_its_line(repository):
 def test_a_claim_in_a_cell_of_the_other_sort_is_refused_at_the_cell(repository):
     repository.edit(repository.source, '# %% tags=["measures"]', "# %%")
     line = line_with(repository.source, 'claim("step-speed"')
-    with pytest.raises(Problem, match=rf"tiny\.py:{line}: cell 5: claim step-speed measures, and its cell has no tag\. Fix: begin"):
+    with pytest.raises(
+        Problem, match=rf"tiny\.py:{line}: cell 5: claim step-speed measures, and its cell has no tag\. Fix: begin"
+    ):
         runs.record("tiny", say=print)
 
 
@@ -408,7 +422,9 @@ class TestKernel:
         assert stored.data["software"]["python"] == sys.version.split()[0]
 
     def test_what_is_exact_is_computed_again_without_the_cells_that_measure(self):
-        self.repository.edit(self.repository.source, 'claim("step-speed"', 'raise SystemExit("measured")\nclaim("step-speed"')
+        self.repository.edit(
+            self.repository.source, 'claim("step-speed"', 'raise SystemExit("measured")\nclaim("step-speed"'
+        )
         assert runs.recompute("tiny", say=lambda text: None) == 2
 
     def test_a_cell_that_raises_is_named_with_the_line_and_loses_nothing(self):
@@ -520,5 +536,7 @@ def test_a_notebook_alone_installs_the_package_and_opens_its_run(wheel, bare_pyt
 
 def test_the_installed_package_lacks_no_module(wheel):
     packed = set(zipfile.ZipFile(wheel).namelist())
-    ours = {path.relative_to(ROOT).as_posix() for room in ("evidence", "dryrun") for path in (ROOT / room).rglob("*.py")}
+    ours = {
+        path.relative_to(ROOT).as_posix() for room in ("evidence", "dryrun") for path in (ROOT / room).rglob("*.py")
+    }
     assert ours and ours <= packed

@@ -19,13 +19,17 @@ def test_sound_records_are_read(repository):
 def test_a_record_in_the_folder_of_another_notebook_says_where_it_belongs(repository):
     (repository.record.parent.parent / "other").mkdir()
     repository.record.rename("results/other/test-cpu-2core.json")
-    with pytest.raises(Problem, match=r"results/other/test-cpu-2core\.json:\d+: .* results/tiny/test-cpu-2core\.json: move it"):
+    with pytest.raises(
+        Problem, match=r"results/other/test-cpu-2core\.json:\d+: .* results/tiny/test-cpu-2core\.json: move it"
+    ):
         records.load_all()
 
 
 def test_a_record_under_the_name_of_another_machine_says_where_it_belongs(repository):
     repository.record.rename("results/tiny/other-machine.json")
-    with pytest.raises(Problem, match=r"results/tiny/other-machine\.json:\d+: .* results/tiny/test-cpu-2core\.json: move it"):
+    with pytest.raises(
+        Problem, match=r"results/tiny/other-machine\.json:\d+: .* results/tiny/test-cpu-2core\.json: move it"
+    ):
         records.load_all()
 
 

@@ -138,7 +138,9 @@ def test_a_record_cut_anywhere_is_refused_with_file_and_line(repository):
 def test_a_message_names_the_line_of_the_field(repository):
     text = repository.record.read_text().replace('"unit": "x"', '"unit": "furlongs"')
     line = 1 + text[: text.index('"value"')].count("\n")
-    assert message_of(repository.record, text).startswith(f"{repository.record}:{line}: claim step-speed: no unit 'furlongs'")
+    assert message_of(repository.record, text).startswith(
+        f"{repository.record}:{line}: claim step-speed: no unit 'furlongs'"
+    )
 
 
 def test_a_unit_gets_the_nearest_one(repository):

@@ -215,7 +215,9 @@ def test_trainer_goes_on_from_its_last_checkpoint_where_there_is_one(tmp_path):
     shutil.copytree(first.folder, tmp_path / "next")
     shutil.rmtree(tmp_path / "next" / "run" / "checkpoint-4")  # as if the run had ended before it
     state = tmp_path / "next" / "run" / "checkpoint-2" / "trainer_state.json"
-    state.write_text(state.read_text().replace('"log_history": [', '"log_history": [{"epoch": 0, "step": 0, "mark": 7}', 1))
+    state.write_text(
+        state.read_text().replace('"log_history": [', '"log_history": [{"epoch": 0, "step": 0, "mark": 7}', 1)
+    )
     second = run("launching/trainer_resume.py", "run", processes=2, start=tmp_path / "next")
     final = second.folder / "run" / "checkpoint-4" / "trainer_state.json"
     assert '"global_step": 4' in final.read_text() and '"mark": 7' in final.read_text()
@@ -586,7 +588,9 @@ def test_a_job_with_a_rank_that_fails_once_resumes_from_its_checkpoint():
     assert "RuntimeError: rank 1 fails at step 5, as asked" in ended.stderr
     logs = ended.folder.glob("logs/*/attempt_*/*/*.log")
     found = {"/".join(path.parts[-3:]) for path in logs}
-    assert {f"attempt_{n}/{rank}/{name}.log" for n in (0, 1) for rank in (0, 1) for name in ("stdout", "stderr")} <= found
+    assert {
+        f"attempt_{n}/{rank}/{name}.log" for n in (0, 1) for rank in (0, 1) for name in ("stdout", "stderr")
+    } <= found
 
 
 def test_a_rank_whose_partner_died_is_told_so_at_once():

@@ -206,7 +206,10 @@ def test_the_link_is_measured_on_two_processes():
 
 
 def test_the_commands_show_topology_and_links_and_keep_what_nccl_says_of_its_way():
-    stand_ins = {"nvidia-smi": 'echo nvidia-smi "$@"', "torchrun": 'echo "torchrun $*: $NCCL_DEBUG via P2P"; echo other'}
+    stand_ins = {
+        "nvidia-smi": 'echo nvidia-smi "$@"',
+        "torchrun": 'echo "torchrun $*: $NCCL_DEBUG via P2P"; echo other',
+    }
     assert run("many_gpus/look_at_links.sh", stand_ins=stand_ins).stdout.splitlines() == [
         "nvidia-smi topo -m",
         "nvidia-smi nvlink --status",

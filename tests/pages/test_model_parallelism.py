@@ -155,7 +155,18 @@ def test_from_pretrained_splits_projections_embedding_and_output_layer_and_leave
 
 @pytest.mark.parametrize(
     "name",
-    ["mesh", "mesh_transformers", "world_size", "from_config", "heads", "clip", "trainer_cpu", "ep_size", "ep_dense", "experts"],
+    [
+        "mesh",
+        "mesh_transformers",
+        "world_size",
+        "from_config",
+        "heads",
+        "clip",
+        "trainer_cpu",
+        "ep_size",
+        "ep_dense",
+        "experts",
+    ],
 )
 def test_bad_input_gives_the_message_on_the_page(name):
     assert said(name)[0] == error(name)
@@ -319,4 +330,8 @@ def test_programs_take_a_gpu_each_or_none_and_wait_for_each_other_at_the_end():
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_every_program_names_its_launch_command(path):
     lines = path.read_text().splitlines()
-    assert f"torchrun --nproc-per-node {4 if path.name in ('two_dimensional.py', 'accelerate_mesh.py') else 2} {path.name}" in lines[0] + lines[2] or path.name == "one_process.py"
+    assert (
+        f"torchrun --nproc-per-node {4 if path.name in ('two_dimensional.py', 'accelerate_mesh.py') else 2} {path.name}"
+        in lines[0] + lines[2]
+        or path.name == "one_process.py"
+    )

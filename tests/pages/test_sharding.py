@@ -138,7 +138,13 @@ def test_every_program_takes_gpus_only_where_each_process_has_one_and_takes_its_
 
 @pytest.mark.parametrize(
     "name",
-    ["sharding/fsdp2.py", "sharding/zero1.py", "sharding/offload.py", "sharding/load_broadcast.py", "sharding/load_sharded.py"],
+    [
+        "sharding/fsdp2.py",
+        "sharding/zero1.py",
+        "sharding/offload.py",
+        "sharding/load_broadcast.py",
+        "sharding/load_sharded.py",
+    ],
 )
 def test_a_program_on_2_processes_gives_the_losses_of_one(name, alone):
     assert losses(on_ranks(name)) == pytest.approx(alone[:4], abs=TOLERANCE)

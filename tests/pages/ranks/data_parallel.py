@@ -33,7 +33,9 @@ def unused_parameter():
 
 def seed_of_trainer():
     torch.manual_seed(dist.get_rank())
-    model = BertForSequenceClassification(BertConfig(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1))
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1)
+    )
     Trainer(model=model, args=TrainingArguments("out", use_cpu=True, report_to=[]))
     print("SAID next random number", torch.rand(1).item())
 
