@@ -95,15 +95,20 @@ def strings(node):
 def runs(source):
     """The strings in those functions of a test file, decorators included, that call `run`, and in the lists that they name."""
     module = ast.parse(source)
-    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
-    lists = {target.id: strings(node.value) for node in module.body if isinstance(node, ast.Assign)
-             for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
+    functions = {node: names(node) for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
+    lists = {
+        target.id: strings(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     runners, found = {"run", "Job"}, set()  # Job, in test_launching.py, starts programs that meet each other
-    for _ in functions:  # a function that calls one of these is one of these
-        runners |= {function.name for function in functions if names(function) & runners}
-    for function in functions:
-        if names(function) & runners:
-            found |= strings(function).union(*(lists.get(name, set()) for name in names(function)))
+    while more := {node.name for node, named in functions.items() if named & runners} - runners:
+        runners |= more  # a function that calls one of these is one of these
+    for node, named in functions.items():
+        if named & runners:
+            found |= strings(node).union(*(lists.get(name, set()) for name in named))
     return found
 
 
