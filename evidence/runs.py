@@ -27,10 +27,11 @@ OPENED = {  # the least that start() leaves
 def record(name, results=records.RESULTS, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
     path = FOLDER / f"{name}.py"
+    code = freshness.code_and_modules(path)  # now: the file may be edited while its notebook runs
     notebook = read_source(name)
     _execute(name, notebook, say)
     _drop_logs(notebook)
-    made = harvest(notebook, path)
+    made = harvest(notebook, path, code)
     _refuse_another_result(made, results)
     _name_apart(made, notebook, results)
     notebook.cells = with_stable_ids(notebook.cells)
@@ -133,9 +134,9 @@ def verify(name, results=records.RESULTS, say=print):
         say(f"{name}: {len(part['claims'])} exact claims agree with the record")
 
 
-def harvest(notebook, path):
+def harvest(notebook, path, code=None):
     """Makes the records of an executed notebook from the outputs of its cells: what is the same on every machine, and what
-    this machine measured. A part that holds nothing is left out."""
+    this machine measured. A part that holds nothing is left out. code: the hashes of what ran, if not of today's file."""
     found = {"start": {}, "claim": {}, "table": {}}
     for number, cell, kind, key, data, _ in _left_behind(notebook):
         if key in found[kind]:
@@ -150,7 +151,7 @@ def harvest(notebook, path):
             raise Problem(path, f"cell {number}: {kind} {key} {yes}", fix, line_of_cell(path, number))
         found[kind][key] = data
     opened = _opened(found["start"], path)
-    code, modules = freshness.code_and_modules(path)
+    code, modules = code or freshness.code_and_modules(path)
     common = {
         "schema": records.SCHEMA_NUMBER,
         "notebook": path.stem,

@@ -144,6 +144,18 @@ def test_a_claim_in_a_cell_of_the_other_sort_is_refused_at_the_cell(repository):
         runs.record("tiny", say=print)
 
 
+def test_a_source_that_is_edited_while_its_notebook_runs_is_stale_afterwards(repository, monkeypatch):
+    executed = runs._execute
+
+    def execute_and_edit(name, notebook, say):
+        executed(name, notebook, say)
+        repository.edit(repository.source, "peak = 12.5", "peak = 12.4")
+
+    monkeypatch.setattr(runs, "_execute", execute_and_edit)
+    runs.record("tiny", say=print)
+    assert freshness.stale(records.load(repository.record))
+
+
 def test_a_missing_ipynb_is_named(repository):
     repository.notebook.unlink()
     assert repository.notebook_problems() == [f"{repository.source}: tiny.ipynb is missing. Fix: {RECORD_AGAIN}"]
