@@ -271,9 +271,9 @@ bars({LABELS[key]: {"batch 1": speed(key, 1), "batch 8": speed(key, 8)} for key 
      "x the speed of PyTorch fp32, 1 thread", baseline=1)
 
 # %% tags=["measures"]
-BOUNDS = {"grad": (0.6, 1.1), "bf16": (1.1, 12), "int8": (1.1, 10), "onnx": (0.7, 4),
+BOUNDS = {"grad": (0.6, 1.1), "bf16": (1.1, 12), "int8": (1.1, 10), "compiled": (0.7, 2.5), "onnx": (0.7, 4),
           "onnx-int8": (1.2, 12), "openvino": (0.7, 5), "openvino-bf16": (1.2, 14)}
-WITHOUT = {"bf16": NO_BF16, "openvino-bf16": NO_BF16}
+WITHOUT = {"bf16": NO_BF16, "openvino-bf16": NO_BF16, "compiled": NO_COMPILER}
 for key, (least, most) in BOUNDS.items():
     for batch, name in zip(BATCHES, ("one", "many")):
         has = key in timed

@@ -248,8 +248,8 @@ for bits, (least, most) in ((8, (-1, 3)), (4, (1, 100))):
 # - **int8 weights are the choice for a decoder on a CPU.** Later tokens gain
 #   most, prompts gain too, and the loss does not move, because the activations
 #   stay as they are and every channel has its own scale.
-# - **int4 weights** are faster still for later tokens and take half of the memory
-#   again, at a loss that one can see in a model of this size.
+# - **int4 weights** are faster still for later tokens and take less memory
+#   still, at a loss that one can see in a model of this size.
 # - **Arithmetic in bf16**, where the CPU has it, makes prompts much faster and
 #   later tokens somewhat slower than arithmetic in fp32. OpenVINO chooses it by
 #   itself. For long prompts leave it so; for long answers measure both.
