@@ -88,9 +88,9 @@ start("cpu_inference", packages=("torchao", "bitsandbytes"))
 #
 # At batch 1 each token reads all weights, so *tokens per second ≤ bandwidth ÷
 # bytes of the weights*. Two channels of DDR4-3200 carry sixteen bytes in each of
-# 3.2 billion transfers per second. For a model of 7 billion parameters the size
-# decides what fits, and the bandwidth what is possible at best; 4.5 bits are a
-# 4-bit weight with its share of the scales. Measured speeds stay below.
+# 3.2 billion transfers per second. For a model of 7 billion parameters the size decides what
+# fits, and the bandwidth what is possible at best; 4.5 bits are a 4-bit weight
+# with its share of the scales. Measured speeds stay below.
 
 # %%
 SEVEN = 7e9
@@ -149,13 +149,8 @@ SHAPE = LlamaConfig(
 )
 
 
-# %%
 def load(folder, dtype=HALF, **options):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", **options).eval()
-    for one in model.parameters():
-        if type(one) is torch.nn.Parameter and one.is_floating_point():
-            one.data = one.data.clone()  # a part of the mapped file would keep the whole of it in memory
-    return model
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", **options).eval()
 
 
 def dynamic(folder):
@@ -259,10 +254,10 @@ one_thread()
 THREE = ("fp32", "bf16", "dynamic")
 
 
-def against_plain(step_of, model, repeats=3, **options):
+def against_plain(step_of, model, **options):
     """(timing of the fp32 model, timing of the other), in turn."""
     steps = {"plain": step_of(plain)} | ({} if model is plain else {"method": step_of(model)})
-    timings = interleaved(steps, repeats=repeats, **options)
+    timings = interleaved(steps, repeats=3, **options)
     return timings["plain"], timings.get("method", timings["plain"])
 
 
@@ -272,7 +267,7 @@ def measure(key, model):
         batched[key] = {rows: interleaved({rows: later_tokens(model, rows)}, repeats=2)[rows] for rows in BATCHES}
     if key in THREE and not NO_CORES:
         torch.set_num_threads(CORES)
-        wall = dict(clock=time.perf_counter, repeats=8)  # wall time finds a quiet moment in some of many
+        wall = dict(clock=time.perf_counter)
         on_cores[key] = [against_plain(step, model, **wall) for step in (first_token, later_tokens)]
         torch.set_num_threads(1)
 
@@ -463,8 +458,8 @@ table("compiled", f"Later tokens with compiled layers, {WHAT}, bf16 where the CP
 # tokens, and every method reads the same windows.
 #
 # How to read it: a loss of some tenths of a percent above fp32 is invisible in
-# use. A few percent are a somewhat smaller model. Far more is a broken one. Small
-# models suffer more than large ones of the same family, so a loss here is a
+# use. A few percent are a somewhat smaller model. A loss far above that is a broken model.
+# Small models suffer more than large ones of the same family, so a loss here is a
 # warning for yours, and not its measurement.
 
 # %%
@@ -628,21 +623,18 @@ claim("cache-fp8-bytes", "Size of an fp8 cache against the dynamic one of an fp3
 #
 # - **Take the figures of your own CPU.** Which method is fastest differs from CPU
 #   to CPU. What a method costs in quality hardly does.
-# - **Where the CPU has bf16, begin with bf16.** It is the fastest for prompts,
-#   takes the memory of two bytes per weight, and the model stays the same. A
-#   single stream of later tokens gains little from it; batches gain most.
+# - **Where the CPU has bf16, begin with bf16.** It is fast on prompts, needs less
+#   memory, and the model stays the same. A single stream of later tokens gains
+#   little from it; batches gain much.
 # - **Do not take torch's dynamic int8 for a decoder because it is fast.** It
 #   ruins this model. One scale serves all activations of a layer, and a few
-#   outliers set it. A scale per channel for the weights hardly helps.
+#   outliers set it. A scale per channel for the weights hardly helps. Encoders
+#   suffer less: see `exported_models`.
 # - **8 bits that keep the model** round the weights alone, or give every token a
-#   scale. In PyTorch they gain little for later tokens. OpenVINO does the same
-#   with better kernels: see `optimum_intel`.
+#   scale. In PyTorch on a CPU they are slow at one end or the other: look at the
+#   prompt and at the later tokens.
 # - **4 bits (nf4)** take the least memory and generate fast, at a loss that one
-#   can see, and prompts are slower than in fp32. Take them where nothing larger
-#   fits, and measure the loss of your own model as above.
-# - **Prompt lookup saves passes and not time** here: a pass that checks several
-#   tokens costs more than one for a single token.
-# - **Compiling** changes nothing to the better at this size.
+#   can see. Take them where nothing larger fits, and measure the loss of your own
+#   model as above.
 # - **More cores** shorten prompts. Later tokens share one memory, whatever the
 #   number of cores.
-
