@@ -24,11 +24,11 @@ class Code:
 
     def _f_string(self, name):
         """The f-string that gives this name, with the most letters of it."""
-        fitting = [
-            (len(re.sub(r"\{.*?\}", "", written[1])), written)
-            for written in re.finditer(r"""claim\(\s*f["']([a-z0-9{][^"']*)["']""", self.text)
-            if re.fullmatch(re.sub(r"\{.*?\}", "[a-z0-9-]+", written[1]), name)
-        ]
+        fitting = []
+        for written in re.finditer(r"""claim\(\s*f(["'])((?:(?!\1).)+)\1""", self.text):
+            fixed = re.split(r"\{.*?\}", written[2])
+            if re.fullmatch("[a-z0-9-]+".join(map(re.escape, fixed)), name):
+                fitting.append((len("".join(fixed)), written))
         return max(fitting, key=lambda entry: entry[0])[1] if fitting else None
 
 
