@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import machine, records
 from .problems import nearest
-from .records import ANY_MACHINE, KINDS, broken_bound, format_number, format_value
+from .records import ANY_MACHINE, KINDS, broken_bound, format_band, format_number, format_value
 from .schema import wrong_claim
 
 MIME = {kind: f"application/vnd.evidence.{kind}+json" for kind in ("start", "claim", "table")}
@@ -106,6 +106,21 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
     _leave("claim", name, data)
 
 
+def predicted(name, sentence, on, unit, *, at_least=None, at_most=None):
+    """States what a step is predicted to take on each of several GPUs; a page shows the GPU that its reader has chosen.
+
+    on: {GPU: {"label", "value", "low", "high"} in `unit`, or {"label", "because"} where no figure can be given}.
+    at_least, at_most: the bound that the value on every GPU keeps. The rest is as in `claim`.
+    """
+    _check_run_and_kind(f"claim {name}", "predicted", None)
+    bounds = {key: given for key, given in (("at_least", at_least), ("at_most", at_most)) if given is not None}
+    data = {"sentence": sentence, "kind": "predicted", "unit": unit} | bounds | {"on": on}
+    if wrong := wrong_claim(data):
+        raise ClaimError(f"claim {name}: {wrong}")
+    _compare("claims", name, data)
+    _leave("claim", name, data)
+
+
 def table(name, title, columns, rows, *, kind, source=None):
     """Shows a table and leaves it for pages and charts.
 
@@ -143,6 +158,12 @@ def _rendered_start(data):
 
 def _rendered_claim(data):
     sentence, unit = data["sentence"], data["unit"]
+    if "on" in data:
+        shown = "; ".join(f"{found['label']} {_on_gpu(found, unit)}" for found in data["on"].values())
+        return (
+            f"{sentence}: {shown} (predicted)",
+            f"<p>{escape(sentence)}: {escape(shown)} <small>(predicted)</small></p>",
+        )
     if "because" in data:
         reason = f"does not apply here, because {data['because']}"
         return f"{sentence}: {reason}", f"<p>{escape(sentence)}: <em>{escape(reason)}</em></p>"
@@ -157,6 +178,12 @@ def _rendered_claim(data):
         f"{sentence}: {shown} ({note})",
         f"<p>{escape(sentence)}: <strong>{escape(shown)}</strong> <small>({escape(note)})</small></p>",
     )
+
+
+def _on_gpu(found, unit):
+    if "because" in found:
+        return f"does not apply, because {found['because']}"
+    return "".join(format_band(found["value"], found["low"], found["high"], unit))
 
 
 def _rendered_table(data):

@@ -13,6 +13,11 @@ from functools import cached_property
 
 from . import freshness, notebooks
 
+ARGUMENTS = {  # those without a keyword, of each call that leaves a figure
+    "claim": ("name", "sentence", "value", "unit"),
+    "predicted": ("name", "sentence", "on", "unit"),
+    "table": ("name", "title", "columns", "rows"),
+}
 DEEP = 4  # functions within functions that are followed
 
 
@@ -95,8 +100,9 @@ class Call:
     arguments: dict = field(init=False)
 
     def __post_init__(self):
-        order = ("name", "sentence", "value", "unit") if self.what == "claim" else ("name", "title", "columns", "rows")
-        self.arguments = dict(zip(order, self.node.args))
+        self.arguments = dict(zip(ARGUMENTS[self.node.func.id], self.node.args))
+        if self.node.func.id == "predicted":
+            self.arguments["kind"] = ast.Constant("predicted")
         for keyword in self.node.keywords:
             if keyword.arg:
                 self.arguments[keyword.arg] = keyword.value
@@ -105,7 +111,7 @@ class Call:
 
     @property
     def what(self):
-        return self.node.func.id
+        return "table" if self.node.func.id == "table" else "claim"
 
     @property
     def passes_on(self):
@@ -187,7 +193,7 @@ def _read(node, place):
     if isinstance(node, ast.FunctionDef) and place.functions.get(node.name, (None, None))[1] is node:
         return  # is read where it is called
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id in ("claim", "table"):
+        if node.func.id in ARGUMENTS:
             yield Call(place.cell, place.line_of(node), _filled(node, place.variables), place.branches)
         elif node.func.id in place.functions and place.depth < DEEP:
             yield from _read_function(node, place)

@@ -12,13 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .problems import Problem, line_of, nearest, read_text
-from .schema import ANY_MACHINE, KINDS, NUMBER, again, broken_bound, format_number, format_value, read, validated
+from .schema import (
+    ANY_MACHINE,
+    KINDS,
+    NUMBER,
+    again,
+    broken_bound,
+    format_band,
+    format_number,
+    format_rounded,
+    format_value,
+    read,
+    validated,
+)
 
-__all__ = ["ANY_MACHINE", "KINDS", "broken_bound", "format_number", "format_value"]  # the words that all others use
+# the words that all others use
+__all__ = ["ANY_MACHINE", "KINDS", "broken_bound", "format_band", "format_number", "format_rounded", "format_value"]
 
 RESULTS = Path("results")
 SCHEMA_NUMBER = NUMBER
-EXACT = ("derived", "traced", "cited")  # the same on every machine
+EXACT = ("derived", "traced", "predicted", "cited")  # the same on every machine
 TOLERANCE = 0.01  # of an exact value, between versions of the libraries
 
 
@@ -139,6 +152,12 @@ def difference(entry, other):
 
 def _figures(entry):
     """What a claim or a table says, by its place."""
+    if "on" in entry:
+        return {
+            f"{part} on {gpu}": found.get(part)
+            for gpu, found in entry["on"].items()
+            for part in ("value", "low", "high")
+        }
     if "rows" not in entry:
         return {"": entry.get("value")}
     return {

@@ -16,9 +16,11 @@ import jsonschema
 from .problems import Problem, line_of, nearest, read_text, shown
 
 NUMBER = 4  # of the schema
-KINDS = ("derived", "traced", "measured", "cited")
-ANY_MACHINE = "exact"  # the file of what is the same on every machine: derived, traced, cited
+KINDS = ("derived", "traced", "predicted", "measured", "cited")
+ANY_MACHINE = "exact"  # the file of what is the same on every machine: all kinds but measured
 
+NO_CLEAR_CHANGE = "no clear change"
+NO_BOUND = "it has no bound (at_least, at_most)"
 MOST_BYTES, MOST_DEPTH, MOST_DIGITS = 1_000_000, 8, 18
 FIRST_DAY = "2025-01-01"  # before the first record of this project
 
@@ -65,6 +67,17 @@ _SPREAD = _closed(
         "repeats": {"type": "integer", "minimum": 1, "maximum": 10000},
     },
 )
+_ON_GPU = _closed(
+    ["label"],
+    {
+        "label": _text(40, least=2),
+        "value": _number(-1e18, 1e18),
+        "low": _number(-1e18, 1e18),
+        "high": _number(-1e18, 1e18),
+        "because": _text(200, least=5),
+    },
+    dependentRequired={"value": ["low", "high"]},
+)
 _CLAIM = _closed(
     ["sentence", "kind", "unit"],
     {
@@ -77,8 +90,10 @@ _CLAIM = _closed(
         "at_most": _number(-1e18, 1e18),
         "spread": _SPREAD,
         "source": _SOURCE,
+        "on": {"type": "object", "minProperties": 1, "maxProperties": 100, "propertyNames": _NAME,
+               "additionalProperties": _ON_GPU},
     },
-)
+)  # fmt: skip
 _CELL = {"anyOf": [{"type": "null"}, {"type": "boolean"}, _number(-1e18, 1e18), _text(120)]}
 _TABLE = _closed(
     ["title", "kind", "columns", "rows"],
@@ -269,19 +284,45 @@ def wrong_claim(claim):
     """Says what is wrong with a claim that has the right fields, or returns None."""
     if claim["unit"] not in UNITS:
         return f"no unit {claim['unit']!r}{nearest(claim['unit'], UNITS)}; evidence/schema.py lists them"
+    if (claim["kind"] == "predicted") != ("on" in claim):
+        return "a predicted figure names its GPUs (on), and no other does"
+    if claim["kind"] == "predicted":
+        return _wrong_prediction(claim)
     if ("value" in claim) == ("because" in claim):
         return "it needs a value, or in its place a reason (because)"
     if claim["kind"] != "cited" and not {"at_least", "at_most"} & claim.keys():
-        return "it has no bound (at_least, at_most)"
+        return NO_BOUND
     spread = claim.get("spread")
     if spread and not spread["min"] <= spread["max"]:
         return f"its spread begins at {spread['min']} and ends at {spread['max']}"
     if "value" not in claim:
         return None
-    low, high = UNITS[claim["unit"]]
-    if not low <= claim["value"] <= high:
-        return f"{claim['value']:g} {claim['unit']} is out of the range of this unit, {low:g} to {high:g}"
-    return broken_bound(claim["value"], claim)
+    return _out_of_range(claim["value"], claim["unit"]) or broken_bound(claim["value"], claim)
+
+
+def _wrong_prediction(claim):
+    if {"value", "because", "spread"} & claim.keys():
+        return "a predicted figure has its values on GPUs (on), and nowhere else"
+    if not {"at_least", "at_most"} & claim.keys():
+        return NO_BOUND
+    for gpu, found in claim["on"].items():
+        if ("value" in found) == ("because" in found):
+            return f"on {gpu} it needs a value, or in its place a reason (because)"
+        if "because" in found:
+            continue
+        if not found["low"] <= found["value"] <= found["high"]:
+            return f"on {gpu} its value {found['value']:g} is not between low, {found['low']:g}, and high, {found['high']:g}"
+        for value in (found["low"], found["value"], found["high"]):
+            if wrong := _out_of_range(value, claim["unit"]):
+                return f"on {gpu} {wrong}"
+        if wrong := broken_bound(found["value"], claim):
+            return f"on {gpu} {wrong}"
+    return None
+
+
+def _out_of_range(value, unit):
+    low, high = UNITS[unit]
+    return None if low <= value <= high else f"{value:g} {unit} is out of the range of this unit, {low:g} to {high:g}"
 
 
 def broken_bound(value, claim):
@@ -305,9 +346,27 @@ def format_number(value):
     return f"{value:.3g}"
 
 
+def format_rounded(value):
+    """Two significant digits for a sentence: 0.49, 2.3, 2.0, 12, 160. What is whole and below 100 stays as it is."""
+    if float(value).is_integer() and abs(value) < 100:
+        return f"{int(value)}"
+    rounded = float(f"{value:.1e}")
+    return f"{rounded:,.{max(1 - math.floor(math.log10(abs(rounded))), 0)}f}"
+
+
 def format_value(value, unit):
     """A number with its unit: `2.34x` and `23%` closed up, `119 GiB` with a no-break space."""
     return f"{format_number(value)}{unit}" if unit in ("x", "%", "") else f"{format_number(value)}\u00a0{unit}"
+
+
+def format_band(value, low, high, unit):
+    """A prediction with its band, as (number, unit): 1.9 and "x (1.6–2.3)". A ratio that may lie on both sides of 1 decides
+    nothing, and says so."""
+    if unit == "x" and low < 1 < high:
+        return NO_CLEAR_CHANGE, ""
+    number = format_rounded(value)
+    shown = f"{number}{unit}" if unit in ("x", "%", "") else f"{number}\u00a0{unit}"
+    return number, f"{shown[len(number) :]} ({format_rounded(low)}–{format_rounded(high)})"
 
 
 def line_at(text, keys):

@@ -75,6 +75,23 @@ def add_gpu(repository, change=None):
     return path.rename(path.with_stem(GPU["name"]))
 
 
+def add_prediction(data):
+    """A change of the exact record: the speed of a step on three GPUs."""
+    band = {"value": 1.9, "low": 1.62, "high": 2.3}
+    on = {
+        "rtx-4090": {"label": "RTX 4090"} | band,
+        "t4": {"label": "T4", "value": 1.1, "low": 0.9, "high": 1.3},
+        "v100": {"label": "V100", "because": "it is bound by launches"},
+    }
+    data["claims"]["bf16-speed"] = {
+        "sentence": "Speed of a step in bf16 against fp32",
+        "kind": "predicted",
+        "unit": "x",
+        "at_least": 0.9,
+        "on": on,
+    }
+
+
 def add_table(data):
     """A change of a record: a table that the machine measured."""
     columns = {"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}
@@ -147,13 +164,15 @@ SORTED = """# Sorted
 def build_two(repository, folder):
     """Builds a site with figures of a CPU and a GPU, a page whose content brings a script, and a sortable table."""
     repository.change_record(add_table)
+    repository.change_record(add_prediction, repository.exact)
     both = add_gpu(repository, lambda data: (speed(7.5)(data), add_table(data)))
     assert "30.5" in both.read_text()
     chart = block("chart", **CHART | {"table": "tiny:by-size", "description": "Both rise."})
     repository.page.write_text(PAGE.format(chart=chart))
     repository.page.with_name("raw.md").write_text(RAW)
+    repository.page.with_name("predicted.md").write_text("# Predicted\n\nIt runs at [[tiny:bf16-speed]] the speed.\n")
     repository.page.with_name("sorted.md").write_text(SORTED)
-    make_site("  - Overview: index.md\n  - Raw: raw.md\n  - Sorted: sorted.md\n")
+    make_site("  - Overview: index.md\n  - Raw: raw.md\n  - Predicted: predicted.md\n  - Sorted: sorted.md\n")
     run = built.build(folder, os.getcwd())
     assert run.returncode == 0, run.stdout + run.stderr
     return folder

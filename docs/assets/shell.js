@@ -10,16 +10,27 @@
     store("scheme", root.dataset.scheme)
   })
 
-  const select = document.getElementById("machine") // absent while all records come from one machine
-  const show = machine => {
-    choose("machine", machine)
+  // The machine that figures were measured on, and the GPU that they are predicted for. A page that shows none of them asks nothing.
+  const choices = { machine: "[data-on]", gpu: "[data-for]" }
+  const show = (name, value) => {
+    choose(name, value)
+    const select = document.getElementById(name) // absent while there is nothing to choose on the whole site
     if (!select) return
-    select.value = machine
-    if (select.selectedIndex < 0) show("") // a machine that has no record any more
+    select.parentElement.hidden = !document.querySelector(`article ${choices[name]}`)
+    select.value = value
+    if (select.selectedIndex < 0 && value) show(name, "") // one that has no record any more
+    else if (select.selectedIndex < 0) select.selectedIndex = 0
   }
-  show(root.dataset.machine ?? "")
-  select?.addEventListener("change", () => { show(select.value); store("machine", select.value) })
-  const again = () => { try { show(localStorage.getItem("machine") ?? ""); choose("scheme", localStorage.getItem("scheme")) } catch {} }
+  for (const name in choices) {
+    show(name, root.dataset[name] ?? "")
+    document.getElementById(name)?.addEventListener("change", event => { show(name, event.target.value); store(name, event.target.value) })
+  }
+  const again = () => {
+    try {
+      for (const name in choices) show(name, localStorage.getItem(name) ?? "")
+      choose("scheme", localStorage.getItem("scheme"))
+    } catch {}
+  }
   addEventListener("storage", again) // chosen in another tab
   addEventListener("pageshow", event => { if (event.persisted) again() }) // on another page, before one came back to this
 

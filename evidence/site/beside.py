@@ -119,7 +119,7 @@ def _asked(record, where):
 def _wrong(entries, clause, after, around):
     """(what is wrong, fix) of one claim; clause: the text before it, after: behind it, around: its whole sentence or row."""
     unit, sentence, cited = entries[0]["unit"], entries[0]["sentence"], entries[0].get("kind") == "cited"
-    values = [entry["value"] for entry in entries if "value" in entry]
+    values = [said["value"] for entry in entries for said in entry.get("on", {"": entry}).values() if "value" in said]
     found = [_unit_typed(unit, after), _ratio(unit, sentence, cited, after), _other_conditions(sentence, around)]
     if values:
         found += [_compared(unit, values, clause, after), _verdict(unit, sentence, values, clause)]

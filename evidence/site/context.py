@@ -7,12 +7,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .. import freshness, records
 from ..problems import Problem, line_of, read_text
-from ..records import find, format_number, format_value
+from ..records import find, format_band, format_number, format_rounded, format_value
 from . import commits
 
 NOT_MEASURED = "not measured yet"
 NOT_APPLICABLE = "does not apply"
-FIGURES = {"value", "because", "spread", "rows"}  # what an entry says, apart from what it is about
+FIGURES = {"value", "because", "spread", "rows", "on"}  # what an entry says, apart from what it is about
 
 # Records come from strangers: every value that a template writes is escaped.
 TEMPLATES = Environment(
@@ -34,6 +34,7 @@ class Context:
         self.records, self.known = stored(results)
         self.codes = codes(results) if repository else {}
         self.machines = machines(self.records)
+        self.predicted_for = predicted_for(self.records)
         self.gpus = {record.machine for found in self.records.values() for record in found if has_gpu(record)}
         path = PurePosixPath(page)
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
@@ -81,6 +82,8 @@ class Context:
         where: "cpu" or "gpu", for a sentence about one kind of machine, or "any". Whoever has chosen a machine of the
         other kind, or one without a value, sees the first with a value.
         """
+        if "on" in entries[0][1]:
+            return self.each_gpu(*entries[0])
         if entries[0][1]["kind"] != "measured" or not says(entries[0]):
             return {"": next(filter(has_value, entries), entries[0] if says(entries[0]) else None)}
         kinds = {"cpu": False, "gpu": True}
@@ -94,6 +97,13 @@ class Context:
         if where and first:
             found = {name: entry if has_value(entry) else first for name, entry in found.items()}
         return {"": first} | found | others
+
+    def each_gpu(self, record, entry):
+        """{GPU: what is predicted for it}. Key "": what is shown until the reader has chosen a GPU."""
+        of_each = {
+            gpu: (record, entry | entry["on"][gpu]) if gpu in entry["on"] else None for gpu in self.predicted_for
+        }
+        return {"": next(filter(has_value, of_each.values()), None)} | of_each
 
     def label(self, record):
         return self.machines.get(record.machine, record.label)
@@ -132,6 +142,12 @@ def machines(found):
     return {name: newest[name].data["machine"]["label"] for name in order}
 
 
+def predicted_for(found):
+    """{GPU: label} of every GPU that a record predicts for, in the order of the records."""
+    claims = [claim for records in found.values() for record in records for claim in record.data["claims"].values()]
+    return {gpu: said["label"] for claim in claims for gpu, said in claim.get("on", {}).items()}
+
+
 def has_gpu(record):
     return "gpu" in record.data.get("machine", {})
 
@@ -145,14 +161,33 @@ def has_value(entry):
     return entry is not None and bool(entry[1].keys() & {"value", "rows"})
 
 
+def in_sentence(entry):
+    """(number, unit) as a sentence shows an entry that `each_machine` has found.
+
+    Two digits of what was measured, and of shares and ratios that were traced: a third one decides nothing. What is
+    derived or cited is shown as its source has it, and so are traced amounts, which readers add up.
+    """
+    number, unit = shown_value(entry)
+    if (
+        not has_value(entry)
+        or "low" in entry[1]
+        or not (entry[1]["kind"] == "measured" or entry[1]["kind"] == "traced" and unit in ("x", "%"))
+    ):
+        return number, unit
+    return format_rounded(entry[1]["value"]), unit
+
+
 def shown_value(entry):
-    """(number, unit) as a sentence shows an entry that `each_machine` has found."""
+    """(number, unit) of an entry, to three digits, as a popover and the ledger show it."""
     if entry is None or not says(entry):
         return NOT_MEASURED, ""
     if "value" not in entry[1]:
         return NOT_APPLICABLE, ""
-    number = format_number(entry[1]["value"])
-    return number, format_value(entry[1]["value"], entry[1]["unit"])[len(number) :]
+    said = entry[1]
+    if "low" in said:
+        return format_band(said["value"], said["low"], said["high"], said["unit"])
+    number = format_number(said["value"])
+    return number, format_value(said["value"], said["unit"])[len(number) :]
 
 
 def alternatives(choices):

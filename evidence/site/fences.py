@@ -118,9 +118,19 @@ def _ledger_row(context, notebook, name):
 
 
 def _ledger_value(entry):
+    if "on" in entry:
+        return _range_of_gpus(entry)
     if "value" in entry:
         return format_value(entry["value"], entry["unit"])
     return f"{NOT_APPLICABLE}: {entry['because']}"
+
+
+def _range_of_gpus(entry):
+    values = sorted(said["value"] for said in entry["on"].values() if "value" in said)
+    if not values:
+        return NOT_APPLICABLE
+    low, high = (format_value(value, entry["unit"]) for value in (values[0], values[-1]))
+    return f"{low} to {high} on {len(values)} GPUs" if len(values) > 1 else low
 
 
 @_fence

@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 from evidence.notebooks import project
 from evidence.records import RESULTS
 from evidence.site import notebook_pages, redirects
-from evidence.site.context import machines, stored
+from evidence.site.context import machines, predicted_for, stored
 from evidence.site.twins import COLORS, Twins
 
 # What a page may load: files of the site, and the scripts and styles of the theme that stand in a page, named by their hash.
@@ -70,15 +70,18 @@ def on_config(config):
         config.site_url += "/"
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
     config.extra["machines"] = machines(stored(RESULTS)[0])
-    config.extra["machine_style"] = _machine_style(config.extra["machines"])
+    config.extra["gpus"] = predicted_for(stored(RESULTS)[0])
+    config.extra["machine_style"] = _style_of_choices(config.extra["machines"], "machine", "on") + _style_of_choices(
+        config.extra["gpus"], "gpu", "for"
+    )
     config.extra["twins"] = Twins(config.site_url or "")
     return config
 
 
-def _machine_style(names):
-    """Shows what the chosen machine has, and hides what only others have."""
-    rules = "[data-machine={0}] [data-on]:not([data-on~={0}]){{display:none}}[data-machine={0}] [data-on~={0}]{{display:contents}}"
-    return "".join(rules.format(name) for name in names) if len(names) > 1 else ""
+def _style_of_choices(names, choice, of):
+    """Shows what the chosen machine or GPU has, and hides what only others have."""
+    rule = "[data-{1}={0}] [data-{2}]:not([data-{2}~={0}]){{display:none}}[data-{1}={0}] [data-{2}~={0}]{{display:contents}}"
+    return "".join(rule.format(f'"{name}"', choice, of) for name in names) if len(names) > 1 else ""
 
 
 @event_priority(100)  # before mkdocs-jupyter looks at the files

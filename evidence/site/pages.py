@@ -6,7 +6,8 @@
 - a fenced block `table`, `chart`, `ledger` or `machines` (fences.py) renders records.
 
 What was measured on several machines is there for each, in elements that name their machines in `data-on`; all but the
-first are hidden until the reader chooses another machine (theme/main.html, docs/assets/first.js).
+first are hidden until the reader chooses another machine (theme/main.html, docs/assets/first.js). What is predicted is
+there for each GPU in the same way, in `data-for`.
 
 A name that is not in the records raises, so a page can't be built with it. No plugin, no hook: it works wherever
 Python-Markdown does. `page` is the path of the page below docs/, from which links are made.
@@ -21,7 +22,7 @@ from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
 from .. import records
-from .context import NOT_APPLICABLE, NOT_MEASURED, Context, alternatives, has_gpu, has_value, shown_value
+from .context import NOT_APPLICABLE, NOT_MEASURED, Context, alternatives, has_gpu, has_value, in_sentence
 from .popovers import Popovers
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu|any))?\]\]"
@@ -44,12 +45,15 @@ class ClaimPattern(InlineProcessor):
         button = _button(identifier, entries[0][1]["kind"])
         choices = self.context.each_machine(entries, where)
         borrowed = _borrowed(self.context, choices, where)
-        shown = alternatives({name: (*shown_value(entry), borrowed.get(name)) for name, entry in choices.items()})
+        shown = alternatives({name: (*in_sentence(entry), borrowed.get(name)) for name, entry in choices.items()})
         for number, (what, names) in enumerate(shown.items()):
-            place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(names, number))
+            attribute = "data-for" if "on" in entries[0][1] else "data-on"
+            place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(attribute, names, number))
             _fill(place, *what)
             if has_value(entry := choices[names[0]]) and entry[1]["kind"] == "measured":
                 place.set("title", self.context.label(entry[0]))
+            elif has_value(entry) and "on" in entry[1]:
+                place.set("title", f"predicted for {entry[1]['label']}")
         return button, match.start(), match.end()
 
 
@@ -82,10 +86,10 @@ def _fill(element, number, unit, machine):
         etree.SubElement(element, "small", {"class": "claim-lent"}).text = AtomicString(f" ({machine})")
 
 
-def _on(names, number):
-    """The attributes of what some machines show. All but the first is hidden, and is no text for a search."""
+def _on(attribute, names, number):
+    """The attributes of what some machines or GPUs show. All but the first is hidden, and is no text for a search."""
     hidden = {"hidden": "hidden", "data-search-exclude": ""} if number else {}
-    return {"data-on": " ".join(filter(None, names))} | hidden
+    return {attribute: " ".join(filter(None, names))} | hidden
 
 
 class ClaimPlaces(Treeprocessor):

@@ -14,6 +14,7 @@ from .context import NOT_APPLICABLE, html, rows_of, shown_value, versions
 KIND_MEANS = {
     "derived": "arithmetic, shown in the notebook",
     "traced": "the real model code on fake tensors: exact, the same on every machine",
+    "predicted": "the kernels of the traced step on the data sheet of the GPU named; the band holds 90 % of published steps",
     "measured": "run on the machine named",
     "cited": "measured by others, see the source",
 }
@@ -79,6 +80,7 @@ def popover(context, identifier, notebook, name):
         sentence=sentence,
         bound=bound,
         runs=[_source(context, record, entry, name, said) for (record, entry), said in zip(rows, own, strict=True)],
+        gpus=[_on_gpu(claim, gpu, said) for gpu, said in claim.get("on", {}).items()],
         source=claim.get("source"),
         cell=context.notebook_url(notebook, f"claim-{name}"),
     )
@@ -99,7 +101,7 @@ def _bound(claim):
 
 
 def _source(context, record, claim, name, own):
-    number, unit = shown_value((record, claim))
+    number, unit = ("", "") if "on" in claim else shown_value((record, claim))
     return {
         "number": number,
         "unit": unit,
@@ -112,6 +114,11 @@ def _source(context, record, claim, name, own):
         "code": context.code_url(record, name),
         "own": own,
     }
+
+
+def _on_gpu(claim, gpu, said):
+    number, unit = shown_value((None, claim | said))
+    return {"name": gpu, "label": said["label"], "number": number, "unit": unit, "because": said.get("because", "")}
 
 
 def _spread(claim):

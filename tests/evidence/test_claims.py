@@ -6,7 +6,7 @@ import math
 import pytest
 
 from evidence import claims
-from evidence.claims import ClaimError, claim, start, table
+from evidence.claims import ClaimError, claim, predicted, start, table
 
 SENTENCE = "Peak memory of a step that the tests invent"
 
@@ -58,6 +58,24 @@ def test_a_claim_whose_bound_fails_raises_with_sentence_value_and_bound(shown):
     )  # fmt: skip
     refused("1.05x is under the bound: at least 1.1x", "step-speed", SENTENCE, 1.05, "x", kind="measured", at_least=1.1)
     assert not shown
+
+
+BAND = {"label": "RTX 4090", "value": 1.9, "low": 1.6, "high": 2.3}
+
+
+def test_a_prediction_says_what_it_is_on_each_gpu_and_keeps_its_bound_there(shown):
+    none = {"label": "T4", "because": "it is bound by launches"}
+    predicted("bf16-speed", SENTENCE, {"rtx-4090": BAND, "t4": none}, "x", at_least=1.2)
+    seen = f"{SENTENCE}: RTX 4090 1.9x (1.6–2.3); T4 does not apply, because it is bound by launches (predicted)"
+    assert shown[0]._repr_mimebundle_()["text/plain"] == seen
+    for what, band, options in (
+        ("on rtx-4090 1.9x is under the bound: at least 2x", BAND, {"at_least": 2}),
+        ("it has no bound", BAND, {}),
+        ("on rtx-4090 its value 1.9 is not between low, 2, and high, 2.3", BAND | {"low": 2}, {"at_least": 1}),
+        ("on rtx-4090 it needs a value, or in its place a reason", {"label": "RTX 4090"}, {"at_least": 1}),
+        ("on rtx-4090 -1 x is out of the range of this unit", BAND | {"low": -1}, {"at_least": 1}),
+    ):
+        refused(what, "bf16-speed", SENTENCE, {"rtx-4090": band}, "x", call=predicted, **options)
 
 
 def test_a_value_on_its_bound_holds(shown):

@@ -187,6 +187,15 @@ def test_a_number_is_shown_by_three_significant_digits(value, shown):
     assert schema.format_number(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.493, "0.49"), (2.3449, "2.3"), (2.04, "2.0"), (1.0, "1"), (19.7, "20"), (0, "0"), (0.0996, "0.10"), (-0.0111, "-0.011"),
+     (163.8, "160"), (13979.4, "14,000"), (87, "87"), (512.0, "510"), (99.7, "100")],
+)  # fmt: skip
+def test_a_sentence_shows_two_significant_digits(value, shown):
+    assert schema.format_rounded(value) == shown
+
+
 def test_a_unit_never_stands_alone_on_the_next_line():
     assert schema.format_value(119.7, "GiB") == "120\u00a0GiB"
     assert [schema.format_value(2.3, unit) for unit in ("x", "%", "")] == ["2.3x", "2.3%", "2.3"]

@@ -18,7 +18,7 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     shown_now = small_tab.evaluate(FIGURES)
     assert len(shown_now) == 2 and not any("30.5" in text for text in shown_now)
     other = small_tab.context.new_page()
-    other.goto(f"{two_machines.address}notebooks/tiny/")
+    other.goto(two_machines.address)
     assert other.input_value("#machine") == "test-cpu-2core"
     other.select_option("#machine", "nvidia-x")
     expect(small_tab.locator("#machine")).to_have_value("nvidia-x")  # the other tab follows
@@ -43,6 +43,32 @@ def test_the_choice_holds_before_the_page_has_a_body(two_machines):
         opened.goto(two_machines.address)
         assert opened.evaluate("window.atFirst") == {"machine": "test-cpu-2core", "scheme": "dark"}
         assert opened.evaluate(VALUES) == CPU
+
+
+def test_the_gpu_of_the_predictions_is_chosen_beside_the_machine(two_machines, small_tab):
+    small_tab.goto(f"{two_machines.address}predicted/")
+    assert small_tab.locator("#gpu option").all_inner_texts() == ["RTX 4090", "T4", "V100"]
+    seen = [small_tab.evaluate(VALUES)]
+    for gpu in ("t4", "v100"):
+        small_tab.select_option("#gpu", gpu)
+        seen.append(small_tab.evaluate(VALUES))
+    assert seen == [["1.9x (1.6–2.3)"], ["no clear change"], ["does not apply"]]
+    small_tab.locator("article button.claim").click()
+    opened = small_tab.locator(".claim-source").inner_text()
+    assert "V100: does not apply, because it is bound by launches" in opened and "RTX 4090" not in opened
+    small_tab.reload()
+    assert small_tab.evaluate(VALUES) == ["does not apply"]
+
+
+def test_a_switch_stands_only_on_pages_where_it_changes_something(two_machines, small_tab):
+    def switches():
+        return [small_tab.locator(name).is_visible() for name in ("#machine", "#gpu")]
+
+    assert switches() == [True, False]
+    small_tab.goto(f"{two_machines.address}predicted/")
+    assert switches() == [False, True]
+    small_tab.goto(f"{two_machines.address}notebooks/tiny/")
+    assert switches() == [False, False]
 
 
 def test_a_machine_that_is_gone_is_forgotten(two_machines, small_tab):

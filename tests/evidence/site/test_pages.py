@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from pymdownx.superfences import SuperFencesException
-from small_site import CHART, add_gpu, add_table, block, on, render, shown, speed
+from small_site import CHART, add_gpu, add_prediction, add_table, block, on, render, shown, speed
 
 from evidence import records
 from evidence.problems import Problem
@@ -81,6 +81,21 @@ class TestClaimInASentence:
         repository.change_record(lambda data: data["claims"]["peak-memory"].update(cited), repository.exact)
         opened = render("[[tiny:peak-memory]]").find(id="claim-tiny-peak-memory")
         assert opened.find("a", string="Source")["href"] == "https://example.org/?a=1&b=2"
+
+    def test_a_predicted_one_shows_its_band_for_each_gpu(self, repository):
+        repository.change_record(add_prediction, repository.exact)
+        page = render("It runs at [[tiny:bf16-speed]] the speed.")
+        spans = page.find("button").find_all("span")
+        seen = {gpu: span.text for span in spans for gpu in span["data-for"].split()}
+        assert seen == {"rtx-4090": "1.9x (1.6–2.3)", "t4": "no clear change", "v100": "does not apply"}
+        assert shown(page.find("button")) == "1.9x (1.6–2.3)", "the first until the reader has chosen"
+
+    def test_a_measured_one_and_a_traced_ratio_have_two_digits_and_the_popover_has_the_third(self, repository):
+        repository.change_record(lambda data: data["claims"]["step-speed"].update(value=2.347))
+        repository.change_record(lambda data: data["claims"]["peak-memory"].update(value=12.53), repository.exact)
+        page = render(f"{SPEED} [[tiny:peak-memory]]")
+        assert [button.text for button in page.select("button")] == ["2.3x", "12.5\u00a0GiB"], "amounts are added up"
+        assert "2.35x" in page.find(id="claim-tiny-step-speed").text
 
     def test_it_opens_once_however_often_a_page_shows_it(self, repository):
         page = render("# Title\n\n[[tiny:peak-memory]], [[tiny:peak-memory]]\n\n| [[tiny:peak-memory]] |\n|---|")
