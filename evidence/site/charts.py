@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by pygal: lines, stacked areas and bars. Their colors are CSS variables (docs/assets/site.css), so
+"""Charts as SVG, drawn by pygal: lines, stacked areas, bars, and dots round the line on which x and y agree. Their colors are CSS variables (docs/assets/site.css), so
 that a chart follows the page's palette.
 
 Each is drawn twice, for a desktop and for a phone: text in one that is scaled down would be too small to read.
@@ -12,7 +12,7 @@ import pygal
 
 from ..records import format_number
 
-MARKS = ("line", "bar", "area")
+MARKS = ("line", "bar", "area", "agreement")
 WIDTHS = (680, 340)
 
 
@@ -43,12 +43,14 @@ def _check(name, points, mark, log):
             raise ValueError(f"{name}: a bar cannot show a value below 0")
     elif not all(isinstance(x, int | float) for x, _ in points):
         raise ValueError(f"the mark {mark} needs numbers on its x axis; bar takes names")
-    elif any(point[axis] <= 0 for point in points for axis, letter in enumerate("xy") if letter in log):
+    elif any(
+        point[axis] <= 0 for point in points for axis, letter in enumerate("xy") if letter in log or mark == "agreement"
+    ):
         raise ValueError(f"{name}: a logarithmic axis needs values above 0")
 
 
 def _draw(series, mark, x_title, unit, log, description, width):
-    chart = {"line": _lines, "area": _areas, "bar": _bars}[mark](series, log, width)
+    chart = {"line": _lines, "area": _areas, "bar": _bars, "agreement": _agreement}[mark](series, log, width)
     chart.config.width = width
     chart.config.x_title, chart.config.y_title = (unit, None) if mark == "bar" else (x_title, unit)
     return _inline(chart.render(is_unicode=True), description)
@@ -77,11 +79,28 @@ def _lines(series, log, width):
     xs, ys = (sorted({point[axis] for points in series.values() for point in points}) for axis in (0, 1))
     chart.x_labels = _labels(xs if "x" in log else _round_steps(xs[0], xs[-1]), across)
     if "y" in log:
-        powers = range(math.floor(math.log10(ys[0])), math.ceil(math.log10(ys[-1])) + 1)
-        chart.y_labels = _labels([10.0**power for power in powers], up)
+        chart.y_labels = _labels(_powers(ys[0], ys[-1]), up)
     for name, points in series.items():
         chart.add(name, [(across(x), up(y)) for x, y in sorted(points)])
     return chart
+
+
+def _agreement(series, log, width):
+    """Two figures of the same thing, one dot each, and the line on which they are equal. Both axes are logarithmic."""
+    chart = pygal.XY(_options(dots_size=2, stroke=False, include_x_axis=False))
+    chart.config.height = 380
+    found = [value for points in series.values() for point in points for value in point]
+    chart.x_labels = chart.y_labels = _labels(_powers(min(found), max(found)), math.log10)
+    for name, points in series.items():
+        chart.add(name, [(math.log10(x), math.log10(y)) for x, y in points])
+    ends = [math.log10(end) for end in (min(found), max(found))]
+    chart.add("equal", [(end, end) for end in ends], stroke=True, show_dots=False)
+    return chart
+
+
+def _powers(low, high):
+    """The powers of ten from at most `low` to at least `high`."""
+    return [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
 
 
 def _labels(values, place):

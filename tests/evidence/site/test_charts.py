@@ -12,7 +12,8 @@ from evidence.site.charts import MARKS, WIDTHS, draw
 
 CURVES = {"Plain": [(1, 5.0), (4, 6.0), (64, 36.6)], "Checkpointed": [(1, 5.0), (4, 5.0), (64, 8.7)]}
 BARS = {"Peak": [("fp32, batch 32", 28.9), ("mixed bf16, 4 x batch 8, checkpointing", 6.04)]}
-GIVEN = {"line": CURVES, "area": CURVES, "bar": BARS}
+PAIRS = {"One GPU": [(0.1, 0.12), (1.0, 0.9), (5.0, 6.0)], "FSDP": [(2.0, 2.1)]}
+GIVEN = {"line": CURVES, "area": CURVES, "bar": BARS, "agreement": PAIRS}
 
 
 def drawn(series, mark, **options):
@@ -69,6 +70,15 @@ def test_on_logarithmic_axes_equal_ratios_are_equal_distances():
     x0, y0, x1, y1, x2, y2 = numbers(path["d"])
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+
+
+def test_a_dot_lies_on_the_line_of_agreement_where_both_values_are_equal():
+    svg = drawn({"One GPU": [(0.1, 0.1), (1.0, 3.0), (100.0, 100.0)]}, "agreement").select("svg")[0]
+    dots = [numbers(f"{dot['cx']} {dot['cy']}") for dot in svg.select(".series circle.dot")]
+    x0, y0, x1, y1 = numbers(svg.select_one(".series path.line")["d"])
+    assert dots[0] == pytest.approx([x0, y0], abs=0.2) and dots[2] == pytest.approx([x1, y1], abs=0.2)
+    on_the_line = y0 + (dots[1][0] - x0) * (y1 - y0) / (x1 - x0)
+    assert dots[1][1] < on_the_line - 5, "three times as long lies above"
 
 
 def test_areas_stand_on_one_another():
