@@ -146,7 +146,7 @@ claim("squad-flops", f"6 x parameters x tokens of BERT-base ({parameters / 1e6:.
       squad / 1e16, "x 10¹⁶ FLOPs", kind="derived", at_least=4.2, at_most=4.6)
 claim("squad-counted", "FLOPs of a training step of BERT-base at 384 tokens, counted, against 6 x parameters x tokens",
       counter.get_total_flops() / (6 * parameters * LENGTH), "x", kind="traced", at_least=0.8, at_most=1)
-_ = claim("squad-at-1-tflops", "Hours for BERT-base on SQuAD at 1 TFLOP/s, by 6 x parameters x tokens",
+claim("squad-at-1-tflops", "Hours for BERT-base on SQuAD at 1 TFLOP/s, by 6 x parameters x tokens",
       squad / 1e12 / 3600, "h", kind="derived", at_least=11, at_most=13)
 
 # %% [markdown]
@@ -447,17 +447,16 @@ without = with_dropout = {}
 if not NO_COMPILER:
     torch.compile(lambda x: torch.relu(x).sum())(torch.ones(64, requires_grad=True)).backward()  # PyTorch's headers
     without, with_dropout = compiled_speeds(0.0), compiled_speeds(0.1)
-for name, found, precision, words in (
-    ("compile-speed-fp32", without, "fp32", "in fp32, no dropout"),
-    ("compile-speed-bf16", without, "bf16", "under bf16 autocast, no dropout"),
-    ("compile-dropout", with_dropout, "bf16", "under bf16 autocast, with BERT's dropout"),
-):
-    claim(name, f"Speed of a compiled training step against an eager one {words}, {WHAT}",
-          found[precision][0] if precision in found else None, "x", kind="measured", at_least=0.7, at_most=2.5,
-          because=NO_COMPILER or NO_BF16)
+table("compile", f"Speed of a compiled training step against an eager one, {WHAT}",
+      {"precision": "Precision", "without": "No dropout, speed, x", "with": "BERT's dropout, speed, x"},
+      [{"precision": name, "without": without.get(name, (None,))[0], "with": with_dropout.get(name, (None,))[0]}
+       for name in PRECISIONS], kind="measured")
+claim("compile-dropout", f"Speed of a compiled training step against an eager one in fp32, BERT's dropout, {WHAT}",
+      with_dropout["fp32"][0] if with_dropout else None, "x", kind="measured", at_least=0.7, at_most=2.5,
+      because=NO_COMPILER)
 SENTENCE = "CPU time that the first compiled step takes longer in fp32, one graph for 12 layers of BERT-base"
-_ = claim("compile-first", SENTENCE, without["fp32"][1] if without else None, "s", kind="measured", at_least=2,
-          at_most=300, because=NO_COMPILER)
+claim("compile-first", SENTENCE, without["fp32"][1] if without else None, "s", kind="measured", at_least=2,
+      at_most=300, because=NO_COMPILER)
 
 # %% [markdown]
 # ## bf16 without instructions for it
@@ -563,9 +562,9 @@ table("allocators", f"Speed of a step against glibc as it is, {MASKED}",
       {"allocator": "Allocator", "fp32": "Speed in fp32, x", "bf16": "Speed under bf16 autocast, x"},
       [{"allocator": words, "fp32": speed["fp32"], "bf16": speed.get("bf16")} for words, speed in speeds.items()],
       kind="measured")
-_ = claim("tcmalloc-bf16", f"Speed of a step with tcmalloc against glibc as it is, under bf16 autocast, {MASKED}",
-          speeds.get("tcmalloc", {}).get("bf16"), "x", kind="measured", at_least=0.9, at_most=3,
-          because=NO_BF16 if "tcmalloc" in speeds else "tcmalloc is not installed here")
+claim("tcmalloc-bf16", f"Speed of a step with tcmalloc against glibc as it is, under bf16 autocast, {MASKED}",
+      speeds.get("tcmalloc", {}).get("bf16"), "x", kind="measured", at_least=0.9, at_most=3,
+      because=NO_BF16 if "tcmalloc" in speeds else "tcmalloc is not installed here")
 
 # %% [markdown]
 # ## Threads
@@ -652,7 +651,7 @@ table("attention", "Attention forward and backward, 12 heads of size 64, causal,
 LONG = "12 causal heads of size 64, 2,048 tokens, fp32, forward and backward"
 claim("flash-speed", f"Speed of attention by the CPU's flash kernel against the math kernel, {LONG}, one thread",
       rows[-1]["speed"], "x", kind="measured", at_least=1.2, at_most=20)
-_ = claim("flash-memory", f"Peak memory of attention by the math kernel against the CPU's flash kernel, {LONG}",
+claim("flash-memory", f"Peak memory of attention by the math kernel against the CPU's flash kernel, {LONG}",
       rows[-1]["math"] / rows[-1]["flash"], "x", kind="measured", at_least=5, at_most=100)
 
 # %% [markdown]
@@ -683,7 +682,7 @@ timings = interleaved({"normal": adamw_step(1e-20), "denormal": adamw_step(1e-40
 claim("denormal-slower", "Time of fused AdamW's step on BERT-base's embedding when every first moment is a denormal, "
       "against normal numbers, one thread", timings["denormal"].best / timings["normal"].best, "x", kind="measured",
       at_least=1, at_most=200, spread=timings["denormal"].spread)
-_ = claim("denormal-flushed", "Speed of that step after torch.set_flush_denormal(True)",
+claim("denormal-flushed", "Speed of that step after torch.set_flush_denormal(True)",
       timings["denormal"].best / timings["flushed"].best if torch.set_flush_denormal(False) else None, "x",
       kind="measured", at_least=1, at_most=200, because="this CPU cannot flush denormals")
 
