@@ -149,8 +149,10 @@ SHAPE = LlamaConfig(
 )
 
 
+# %%
 def load(folder, dtype=HALF, **options):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", **options).eval()
+    how = dict(dtype=dtype, device_map="cpu", disable_mmap=True)  # a mapped file would count as memory of the process
+    return AutoModelForCausalLM.from_pretrained(folder, **how, **options).eval()
 
 
 def dynamic(folder):
@@ -193,7 +195,8 @@ WHAT = "Llama of 0.6 billion parameters, batch 1, prompt of 128 tokens"
 #
 # Memory is what the process holds more than before, once the model has run. That
 # is more than the bytes of the weights where a method keeps a second, repacked
-# copy for its kernels.
+# copy for its kernels. The checkpoint is read and not mapped, because pages of a
+# mapped file would count too, although the system can take them back.
 #
 # A fair comparison needs the same conditions for both sides. So every method
 # takes turns with the fp32 model in the same process, the first round of each
@@ -254,10 +257,10 @@ one_thread()
 THREE = ("fp32", "bf16", "dynamic")
 
 
-def against_plain(step_of, model, **options):
+def against_plain(step_of, model, repeats=3, **options):
     """(timing of the fp32 model, timing of the other), in turn."""
     steps = {"plain": step_of(plain)} | ({} if model is plain else {"method": step_of(model)})
-    timings = interleaved(steps, repeats=3, **options)
+    timings = interleaved(steps, repeats=repeats, **options)
     return timings["plain"], timings.get("method", timings["plain"])
 
 
@@ -267,7 +270,7 @@ def measure(key, model):
         batched[key] = {rows: interleaved({rows: later_tokens(model, rows)}, repeats=2)[rows] for rows in BATCHES}
     if key in THREE and not NO_CORES:
         torch.set_num_threads(CORES)
-        wall = dict(clock=time.perf_counter)
+        wall = dict(clock=time.perf_counter, repeats=8)  # wall time finds a quiet moment in some of many
         on_cores[key] = [against_plain(step, model, **wall) for step in (first_token, later_tokens)]
         torch.set_num_threads(1)
 
@@ -309,9 +312,9 @@ bars({LABELS[key]: {"first token": speed(first[key]), "later tokens": speed(late
 
 # %% tags=["measures"]
 BOUNDS = {  # first token, later tokens, memory against fp32
-    "bf16": ((1.2, 12), (0.8, 3), (0.4, 0.7)), "dynamic": ((1.1, 12), (1.2, 6), (0.3, 0.9)),
-    "bnb-int8": ((0.3, 6), (0.2, 3), (0.2, 0.9)), "torchao-dynamic": ((0.01, 12), (0.05, 3), (0.2, 0.9)),
-    "torchao-weights": ((0.05, 6), (0.05, 3), (0.2, 0.9)), "nf4": ((0.2, 6), (0.4, 5), (0.1, 0.6)),
+    "bf16": ((1.2, 12), (0.8, 3), (0.4, 0.6)), "dynamic": ((1.1, 12), (1.2, 6), (0.25, 0.75)),
+    "bnb-int8": ((0.3, 6), (0.2, 3), (0.2, 0.7)), "torchao-dynamic": ((0.01, 12), (0.05, 3), (0.2, 0.7)),
+    "torchao-weights": ((0.05, 6), (0.05, 3), (0.2, 0.7)), "nf4": ((0.2, 6), (0.4, 5), (0.1, 0.55)),
 }
 
 
@@ -584,7 +587,7 @@ table("speculative", f"SmolLM2-135M-Instruct in fp32, 3 prompts of 384 tokens, {
        "same": "Prompts with the same tokens, of 3"}, rows, kind="measured")
 for row in rows:
     claim(f"lookup-{row['kind']}", f"Speed of generate with prompt lookup against greedy decoding, SmolLM2 continues"
-          f" {row['kind']}, 1 thread", row["speed"], "x", kind="measured", at_least=0.3, at_most=8)
+          f" {row['kind']}, 1 thread", row["speed"], "x", kind="measured", at_least=0.4, at_most=4)
 
 # %% [markdown]
 # ## A cache in 8 bits
@@ -616,7 +619,7 @@ table("caches", "generate with each cache, SmolLM2-135M-Instruct in fp32, 512 + 
       [{"cache": name, "size": sizes[name] / 1e6, "time": timing.best, "against": timing.best / timings["dynamic"].best}
        for name, timing in timings.items()], kind="measured")
 claim("cache-fp8-bytes", "Size of an fp8 cache against the dynamic one of an fp32 model, 527 tokens",
-      sizes["fp8"] / sizes["dynamic"], "x", kind="measured", at_least=0.2, at_most=0.6)
+      sizes["fp8"] / sizes["dynamic"], "x", kind="measured", at_least=0.22, at_most=0.45)
 
 # %% [markdown]
 # ## What came out, and what to do
