@@ -7,8 +7,11 @@
     "should so some than that the their them then there these they this to too use used uses was we were what when where " +
     "which while who why will with without would you your").split(" "))
 
-  const rewrite = query => {
-    if (/"[^"]+"/.test(query)) return query // a quotation means all of its words
+  const FRAME = /File "[^"]*", line \d+(, in \S+)?/g // of a traceback: its path and function are the reader's own
+
+  const rewrite = pasted => {
+    const query = pasted.replace(FRAME, " ")
+    if (/^(\s*"[^"]+")+\s*$/.test(query)) return query // a quotation means all of its words; a message may hold quotes
     const words = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean) ?? []
     const telling = words.filter(word => !COMMON.has(word))
     return (telling.length ? telling : words).map(word => `${word}^2 ${word}`).join(" ")

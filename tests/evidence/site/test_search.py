@@ -80,6 +80,22 @@ def test_a_query_finds_its_page(search, page, query):
         pytest.fail(f"{page} is not among the first {FIRST} for {query!r}:\n{shown(results)}", pytrace=False)
 
 
+PASTED = yaml.safe_load((ROOT / "tests" / "data" / "error_messages.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", PASTED, ids=lambda case: case["message"].split("\n")[-2][:50])
+def test_a_pasted_error_message_finds_its_entry_first(search, case):
+    """Whole, with paths and numbers of the reader's own. The box takes one line."""
+    page, _, section = case["entry"].partition("#")
+    results = search(" ".join(case["message"].split()))
+    if results[0][0] != page or results[0][1][0] != f"#{section}":
+        pytest.fail(f"{case['entry']} is not the first for {case['message']!r}:\n{shown(results)}", pytrace=False)
+
+
+def test_there_are_enough_pasted_error_messages():
+    assert len(PASTED) >= 40 and len({case["message"] for case in PASTED}) == len(PASTED)
+
+
 def test_there_are_enough_queries():
     assert sum(map(len, QUERIES.values())) >= 60
 

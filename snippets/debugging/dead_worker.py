@@ -1,0 +1,46 @@
+"""A worker of the data loader dies. The error of the main process does not say why.
+
+    python dead_worker.py killed
+    python dead_worker.py raises
+"""
+import os
+import signal
+import sys
+
+import torch
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, mistake):
+        self.mistake = mistake
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, row):
+        if self.mistake == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when the host is out of memory
+        if self.mistake == "raises":
+            return {}["text"]
+        return row
+
+
+# --8<-- [start:test]
+def first_row(dataset):
+    """The same row in the main process: the error has its own line, and a debugger works."""
+    return next(iter(torch.utils.data.DataLoader(dataset, num_workers=0)))
+# --8<-- [end:test]
+
+
+if __name__ == "__main__":
+    mistake = sys.argv[1]
+    try:
+        list(torch.utils.data.DataLoader(Rows(mistake), num_workers=1))
+        print("every row came")
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+    if mistake == "raises":
+        try:
+            first_row(Rows(mistake))
+        except KeyError as error:
+            print(f"in the main process: KeyError: {error}")

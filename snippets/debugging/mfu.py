@@ -1,0 +1,33 @@
+"""Is my throughput good? Model FLOPs utilization: what the model computes over what the GPU can compute.
+
+    python mfu.py path/to/config.json --gpu "H100 80GB" --length 8192 --tokens-per-second 5762
+"""
+import argparse
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from dryrun.hardware import GPUS, known
+from dryrun.trace import training_step
+
+
+# --8<-- [start:mfu]
+def utilization(config, length, gpu, tokens_per_second):
+    """By the rule of six FLOPs per parameter and token, and by tracing a step, which counts attention in full."""
+    step = training_step(AutoModelForCausalLM, config, 1, length, dtype=torch.bfloat16)
+    traced = (step.flops["forward"] + step.flops["backward"]) / length
+    peak = GPUS[known("gpu", gpu, GPUS)].tflops * 1e12  # dense, 16 bits
+    return [flops * tokens_per_second / peak for flops in (6 * step.parameters, traced)]
+# --8<-- [end:mfu]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--gpu", required=True, help=f"one of: {'; '.join(GPUS)}")
+    parser.add_argument("--length", type=int, required=True, help="tokens of a sequence")
+    parser.add_argument("--tokens-per-second", type=float, required=True, help="of one GPU")
+    given = parser.parse_args()
+    config = AutoConfig.from_pretrained(given.config)
+    rule, traced = utilization(config, given.length, given.gpu, given.tokens_per_second)
+    print(f"MFU {rule:.0%} by the rule of six, {traced:.0%} with attention")

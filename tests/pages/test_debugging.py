@@ -1,0 +1,550 @@
+"""docs/debugging.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
+
+import inspect
+import json
+import re
+
+import pytest
+import torch
+import yaml
+from programs import ROOT, SNIPPETS, load, run
+from torch.utils import cpp_extension, data
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    DataCollatorForLanguageModeling,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+    logging,
+)
+
+from evidence.site.links import anchors_of
+
+ERRORS = SNIPPETS / "debugging" / "errors"
+PAGE = ROOT / "docs" / "debugging.md"
+SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
+without_cuda = pytest.mark.skipif(
+    torch.version.cuda is not None, reason="the message is that of the CPU build of torch"
+)
+
+
+def error(name):
+    return (ERRORS / f"{name}.txt").read_text().strip()
+
+
+def without_numbers(text):
+    """A message without what differs from run to run."""
+    return re.sub(r"\d+", "0", text)
+
+
+def same(name, text):
+    return without_numbers(error(name)) in without_numbers(text)
+
+
+def raised(function, *arguments, **keywords):
+    """The error of a call as Python prints it."""
+    with pytest.raises(Exception) as caught:
+        function(*arguments, **keywords)
+    kind = type(caught.value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__name__}: {caught.value}"
+
+
+def llama(**options):
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SMALL | options))
+
+
+# Out of memory
+
+
+OOM = yaml.safe_load((ROOT / "tests" / "data" / "oom_messages.yml").read_text())
+
+
+@pytest.mark.parametrize("case", OOM, ids=lambda case: case["url"].split("github.com/")[1])
+def test_the_program_tells_what_fills_the_gpu_of_a_published_message(case):
+    assert case["verdict"] in load("debugging/read_oom.py").verdict(case["message"])
+
+
+def test_the_program_reads_a_log_and_names_the_other_processes_of_the_message_on_the_page():
+    verdict = load("debugging/read_oom.py").verdict(error("cuda_oom"))
+    assert verdict == "other processes hold 15.3 GiB: nvidia-smi names them"
+    assert not run("debugging/read_oom.py").stdout  # an empty log
+
+
+def test_a_list_of_losses_keeps_every_graph_and_a_list_of_numbers_none():
+    lines = run("debugging/growing_memory.py").stdout.splitlines()
+    kept, numbers = ([float(each) for each in re.findall(r"\d+\.\d", line)] for line in lines)
+    assert kept == pytest.approx([kept[0] * step for step in (1, 2, 3, 4)], abs=0.11) and kept[0] > 1
+    assert numbers == [0, 0, 0, 0]
+
+
+def test_a_killed_worker_says_only_that_it_exited():
+    assert same("worker_exited", run("debugging/dead_worker.py", "killed").stdout)
+
+
+def test_an_error_in_a_worker_comes_at_second_hand_and_in_the_main_process_as_it_is():
+    said = run("debugging/dead_worker.py", "raises").stdout
+    assert error("worker_raises") in said
+    assert "in the main process: KeyError: 'text'" in said
+
+
+@pytest.mark.parametrize("signal", ["Killed", "Bus error"])
+def test_pytorch_words_the_end_of_a_worker_as_on_the_page(signal):
+    library = (torch.__path__[0] + "/lib/libtorch_python.so").encode()
+    with open(library, "rb") as file:
+        text = file.read()
+    assert b") is killed by signal: " in text
+    assert b"It is possible that dataloader's workers are out of shared memory." in text
+    assert "is killed by signal: Bus error" in error("worker_bus_error")
+
+
+def test_torchrun_words_the_end_of_a_killed_rank_as_on_the_page():
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+    killed = ProcessFailure(local_rank=0, pid=2198, exitcode=-9, error_file="")
+    assert error("sigkill").partition(" : ")[2] in killed.message
+
+
+def test_an_absurd_allocation_on_the_host_is_an_error_of_the_allocator():
+    assert same("host_memory", raised(torch.empty, 2**50))
+
+
+# Slow
+
+
+def shares(line):
+    return {part: float(share) for part, share in re.findall(r"(\w+) (\d+)%", line)}
+
+
+def test_slow_rows_make_data_the_largest_part_of_a_step_and_rows_in_memory_do_not():
+    slow, quick = map(shares, run("debugging/where_time_goes.py").stdout.splitlines())
+    assert set(slow) == {"data", "forward", "backward", "optimizer"}
+    assert slow["data"] == max(slow.values())
+    assert quick["data"] < slow["data"] / 2 and quick["data"] < max(quick.values())
+
+
+def test_twice_the_batch_costs_a_model_with_tiny_layers_less_than_one_with_wide_layers():
+    tiny, wide = (float(x) for x in re.findall(r"([\d.]+)x the time", run("debugging/launch_bound.py").stdout))
+    assert tiny < wide and wide > 1.5
+
+
+def test_mfu_of_a_small_model_by_the_rule_and_by_its_trace(tmp_path):
+    config = LlamaConfig(**SMALL, architectures=["LlamaForCausalLM"])
+    arguments = ["config.json", "--gpu", "H100 80GB", "--length", 64, "--tokens-per-second", 1e10]
+    made = run("debugging/mfu.py", *arguments, files={"config.json": config.to_json_string()})
+    rule, traced = (float(share) for share in re.findall(r"(\d+)%", made.stdout))
+    parameters = sum(each.numel() for each in llama().parameters())
+    assert rule == pytest.approx(100 * 6 * parameters * 1e10 / 989.5e12, abs=0.5)
+    assert traced > 0
+
+
+def test_an_unknown_gpu_is_named_with_the_nearest():
+    mfu = load("debugging/mfu.py")
+    with pytest.raises(ValueError, match="did you mean 'H100 80GB'"):
+        mfu.utilization(LlamaConfig(**SMALL), 8, "H100 80", 1)
+
+
+def test_the_network_test_checks_the_sum_and_names_each_rank():
+    said = run("debugging/network_test.py", processes=2).ranks[0].stdout
+    assert "sum right on all 2 ranks" in said
+    assert re.search(r"latency \d+ microseconds", said) and said.count("all-reduce of") == 3
+    assert re.search(r"rank 0 to rank 1 on \S+: [\d.]+ GB/s", said)
+
+
+# Hangs
+
+
+def test_a_program_that_stands_still_shows_its_stack_and_goes_on():
+    made = run("debugging/where_is_it.py")
+    assert "Timeout (0:00:02)!" in made.stderr
+    assert "in wait_for_a_rank_that_never_comes" in made.stderr
+    assert "went on after 4 s" in made.stdout
+
+
+def test_gloo_words_two_sizes_as_on_the_page():
+    with open(torch.__path__[0] + "/lib/libtorch_cpu.so", "rb") as file:
+        assert error("gloo_sizes").encode() in file.read()
+
+
+# NaN and overflow
+
+
+def logged(text):
+    return re.findall(r"'loss': '([^']+)', 'grad_norm': '([^']+)'", text)
+
+
+def test_trainer_logs_a_loss_of_0_where_it_is_nan():
+    hidden = run("debugging/hidden_nan.py").stdout
+    assert logged(hidden)[2:] == [("0", "nan"), ("0", "nan")]
+    assert same("hidden_nan", hidden)
+
+
+def test_without_the_filter_trainer_logs_the_nan():
+    assert logged(run("debugging/hidden_nan.py", "shown").stdout)[2:] == [("nan", "nan"), ("nan", "nan")]
+    assert TrainingArguments("out", use_cpu=True).logging_nan_inf_filter
+
+
+def test_the_watcher_names_the_module_that_leaves_the_range_of_fp16():
+    made = run("debugging/overflow.py", check=False)
+    assert made.returncode and error("detected_inf") in made.stdout
+    assert "model.layers.1.mlp.up_proj" in made.stdout.split("Detected inf/nan")[1]
+
+
+def test_trainer_has_the_watcher_as_an_argument():
+    assert [each.value for each in TrainingArguments("out", use_cpu=True, debug="underflow_overflow").debug] == [
+        "underflow_overflow"
+    ]
+
+
+def test_the_same_model_in_bf16_stays_finite():
+    assert run("debugging/overflow.py", "bf16").stdout.strip().endswith("finite")
+
+
+def test_anomaly_detection_names_the_operator_and_a_smallest_number_clears_it():
+    made = run("debugging/first_nan.py")
+    assert error("nan_backward") in made.stdout
+    assert "in length\n    return values.square().sum().sqrt()" in made.stderr
+    assert "with the smallest number added: [0.0, 0.0, 0.0]" in made.stdout
+
+
+def test_sampling_is_the_first_to_look_at_nan():
+    model, ids = llama(), torch.arange(4)[None]
+    model.lm_head.weight.data.fill_(float("nan"))
+    assert error("probability") == raised(model.generate, ids, do_sample=True, max_new_tokens=1)
+    model.generate(ids, do_sample=False, max_new_tokens=1)
+    assert not model(input_ids=ids).logits.isfinite().any()
+
+
+def test_a_scaler_without_a_gradient_says_so():
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1))
+    assert error("no_inf_checks") == raised(scaler.step, optimizer)
+
+
+# Another loss
+
+
+def test_the_first_module_that_differs_is_named_and_an_unchanged_model_agrees():
+    saved = run("debugging/first_difference.py", "save").folder
+    assert "modules agree" in run("debugging/first_difference.py", "compare", start=saved).stdout
+    broken = run("debugging/first_difference.py", "compare", "--break-a-layer", start=saved).stdout
+    assert "first difference: model.layers.1.input_layernorm," in broken
+
+
+# Mistakes that raise nothing
+
+
+def test_each_silent_mistake_is_found_by_its_test_and_gone_after_its_fix():
+    said = run("debugging/silent.py").stdout.splitlines()
+    found = {line.partition(":")[0]: line.rpartition("? ")[2] for line in said}
+    assert found["dropout"] == "False then True"
+    assert found["padding side"] == "False then True"
+    assert found["labels"] == "2 then 0"
+    stay, all_of_it = map(int, re.findall(r"\d+", found["optimizer without the body"]))
+    assert stay > 0 == all_of_it
+
+
+@pytest.fixture
+def warned(caplog, monkeypatch):
+    """What transformers logs."""
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    return caplog
+
+
+def test_generate_warns_of_padding_on_the_right(warned):
+    model = llama(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    ids = torch.tensor([[5, 6, 7, 0], [5, 6, 7, 8]])
+    model.generate(ids, attention_mask=(ids != 0).long(), max_new_tokens=1)
+    assert error("right_padding") in warned.text
+
+
+def test_generate_warns_where_padding_is_the_end_token_and_no_mask_is_given(warned):
+    model = llama(pad_token_id=2, bos_token_id=1, eos_token_id=2)
+    model.generate(torch.tensor([[5, 6], [7, 2]]), max_new_tokens=1)
+    assert error("no_mask") in warned.text
+
+
+def trained(model, rows, **options):
+    arguments = TrainingArguments(
+        "out", max_steps=1, logging_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True, **options
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return trainer.state.log_history[0]
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("in_empty_folder")
+def test_rows_without_a_label_that_counts_give_nan_and_in_trainer_0():
+    nothing = torch.full((4,), -100)
+    assert torch.nn.functional.cross_entropy(torch.ones(4, 3), nothing).isnan()
+    entry = trained(llama(), [{"input_ids": torch.arange(4), "labels": nothing}] * 8)
+    assert (entry["loss"], entry["grad_norm"]) == (0, 0)
+
+
+def test_the_collator_for_language_models_masks_every_pad_token():
+    assert "labels[labels == self.tokenizer.pad_token_id] = -100" in inspect.getsource(DataCollatorForLanguageModeling)
+
+
+# Data and indices
+
+
+def test_each_bad_index_is_named_by_the_cpu_and_by_the_three_limits():
+    lines = dict(line.split(": ", 1) for line in run("debugging/on_the_cpu.py").stdout.splitlines())
+    token, text, labels = (value for name, value in lines.items() if name != "none")
+    assert error("index") in token and "'token': '100, and the last is 99'" in token
+    assert same("too_long", text) and "'position'" in text
+    assert same("target", labels) and "'label': '2, and the last is 1'" in labels
+    assert lines["none"].strip() == "runs"
+
+
+@pytest.mark.usefixtures("in_empty_folder")
+def test_messages_about_rows():
+    model = BertForSequenceClassification(BertConfig(**SMALL))
+    row = torch.arange(4)
+    uneven = [{"input_ids": torch.arange(4 + n), "labels": 0} for n in range(8)]
+    assert same("stack", raised(trained, model, uneven))
+    assert error("no_loss") in raised(trained, model, [{"input_ids": row}] * 8)
+    assert error("no_input_ids") == raised(trained, model, [{"text": "a", "label": 1}] * 8)
+    assert error("no_columns") in inspect.getsource(Trainer).replace('"\n                f"', "")
+    logits, labels = torch.ones(4, 3), torch.zeros(2, dtype=torch.long)
+    assert error("batch_sizes") == raised(torch.nn.functional.cross_entropy, logits, labels)
+    assert error("collate_none") == raised(data.default_collate, [None])
+
+
+class Slow(data.Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, row):
+        import time
+
+        time.sleep(5)
+
+
+class Lambda(data.Dataset):
+    def __init__(self):
+        self.row = lambda row: row
+
+    def __len__(self):
+        return 1
+
+
+def test_messages_about_workers():
+    assert same("worker_timeout", raised(list, data.DataLoader(Slow(), num_workers=1, timeout=1)))
+    spawned = data.DataLoader(Lambda(), num_workers=1, multiprocessing_context="spawn")
+    assert "Can't pickle local object" in error("worker_pickle")
+    assert "Can't pickle local object" in raised(list, spawned)
+
+
+# dtype, device, shape
+
+
+def test_two_dtypes_meet_in_the_layer_that_the_test_names_and_no_more_after_the_fix():
+    before, rare, message, after, none, dtype = run("debugging/dtypes.py").stdout.splitlines()
+    assert "float32" in before and rare == "['lm_head.weight', 'lm_head.bias']"
+    assert message == error("mat1_dtype")
+    assert "float32" not in after and (none, dtype) == ("[]", "torch.bfloat16")
+
+
+def test_messages_about_dtypes():
+    functional, nn = torch.nn.functional, torch.nn
+    assert error("input_bias") == raised(nn.Conv1d(2, 2, 1), torch.ones(1, 2, 3, dtype=torch.half))
+    logits, labels = torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.long)
+    assert error("result_type") == raised(functional.binary_cross_entropy_with_logits, logits, labels)
+    assert error("indices") == raised(nn.Embedding(4, 2), torch.ones(1))
+    assert error("numpy_bf16") == raised(torch.ones(1, dtype=torch.bfloat16).numpy)
+    assert error("numpy_grad") == raised(torch.ones(1, requires_grad=True).numpy)
+
+
+def test_messages_about_devices_and_shapes():
+    meta = torch.nn.Linear(2, 2, device="meta")
+    assert error("meta_device") == raised(meta, torch.ones(1, 2))
+    assert error("meta_copy") == raised(meta.to, "cpu")
+    assert error("mat1_shapes") == raised(torch.nn.Linear(3, 2), torch.ones(1, 2))
+    assert error("size_mismatch") == raised(torch.add, torch.ones(3), torch.ones(4))
+
+
+# Gradients
+
+
+def test_messages_about_gradients():
+    leaf = torch.ones(2, requires_grad=True)
+    changed = torch.exp(leaf)
+    changed.add_(1)
+    assert error("inplace") == raised(changed.sum().backward)
+    torch.exp(leaf).add(1).sum().backward()  # the fix
+    assert error("leaf_inplace") == raised(leaf.add_, 1)
+    once = leaf.square().sum()
+    once.backward()
+    assert error("backward_twice") == raised(once.backward)
+    assert error("scalar_outputs") == raised((leaf * 2).backward)
+    (leaf * 2).mean().backward()  # the fix
+    assert error("empty_list") == raised(torch.optim.AdamW, [])
+
+
+def test_the_scheduler_before_the_optimizer_warns_and_after_it_does_not(recwarn):
+    def steps(first, second):
+        optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1)
+        parts = {"optimizer": optimizer, "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1)}
+        parts[first].step()
+        parts[second].step()
+        return [str(each.message) for each in recwarn.list if "lr_scheduler" in str(each.message)]
+
+    assert steps("optimizer", "scheduler") == []
+    assert error("scheduler_first").partition(": ")[2] in steps("scheduler", "optimizer")[0]
+
+
+# Checkpoints
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    llama().save_pretrained(folder)
+    return folder
+
+
+def test_a_new_head_is_reported_as_missing_by_name(checkpoint, warned):
+    _, found = LlamaForSequenceClassification.from_pretrained(checkpoint, output_loading_info=True)
+    assert list(found["missing_keys"]) == ["score.weight"]
+    said = re.sub(r"\x1b\[\d+m", "", warned.text)
+    for line in error("load_report").splitlines():
+        assert line.rstrip() in said
+
+
+def test_another_number_of_labels_is_an_error_until_it_is_allowed(tmp_path):
+    BertForSequenceClassification(BertConfig(**SMALL, num_labels=3)).save_pretrained(tmp_path)
+    assert error("mismatched") == raised(BertForSequenceClassification.from_pretrained, tmp_path, num_labels=2)
+    model = BertForSequenceClassification.from_pretrained(tmp_path, num_labels=2, ignore_mismatched_sizes=True)
+    assert model.classifier.out_features == 2
+
+
+def test_messages_of_load_state_dict():
+    linear = torch.nn.Linear(2, 2)
+    assert error("state_dict_size") == raised(linear.load_state_dict, torch.nn.Linear(3, 2).state_dict())
+    wrapped = {f"module.{name}": tensor for name, tensor in linear.state_dict().items()}
+    assert error("state_dict_keys") == raised(linear.load_state_dict, wrapped).strip()
+
+
+def test_a_pointer_of_git_lfs_and_half_a_file_are_not_whole_headers(checkpoint, tmp_path):
+    whole = (checkpoint / "model.safetensors").read_bytes()
+    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    for name, content in {
+        "header_large": b"version https://git-lfs.github.com/spec/v1\noid sha256:abc",
+        "header_incomplete": whole[: len(whole) // 2],
+    }.items():
+        (tmp_path / "model.safetensors").write_bytes(content)
+        assert error(name) == raised(LlamaForCausalLM.from_pretrained, tmp_path)
+
+
+def test_tied_weights_cannot_be_saved_as_a_plain_dictionary(tmp_path):
+    from safetensors.torch import save_file
+
+    weight = torch.ones(2, 2)
+    words = error("shared_tensors").partition(" [{")[0]  # a set, in any order
+    assert words in raised(save_file, {"a": weight, "b": weight}, tmp_path / "x.safetensors")
+
+
+def test_messages_of_a_checkpoint_that_is_not_for_this_library(checkpoint, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama5"}))
+    assert error("unknown_architecture") in raised(AutoModelForCausalLM.from_pretrained, tmp_path)
+    assert error("no_tokenizer") in raised(AutoTokenizer.from_pretrained, checkpoint)
+    assert error("no_connection") in raised(AutoModelForCausalLM.from_pretrained, "nobody/has-this")
+    assert error("import_name") in raised(exec, "from transformers import AdamW")
+
+
+# Installation
+
+
+def test_the_environment_is_told_in_a_line_each():
+    said = run("debugging/environment.py", "json", "no_such_extension").stdout
+    assert f"torch {torch.__version__}" in said
+    assert "json 2.0.9 imports" in said
+    assert "no_such_extension: No module named 'no_such_extension'" in said
+
+
+def test_pytorch_words_a_gpu_without_kernels_as_on_the_page():
+    source = inspect.getsource(torch.cuda)
+    assert "is not compatible with the current PyTorch installation." in source
+    assert "is not compatible with the current PyTorch installation." in error("not_compatible")
+
+
+@without_cuda
+def test_the_cpu_build_says_that_it_has_no_cuda():
+    assert error("not_compiled") == raised(torch.ones(1).cuda)
+    assert (
+        "has no CUDA: it was installed as the CPU build"
+        in run("debugging/environment.py", "json", "no_such_extension").stdout
+    )
+
+
+def test_an_extension_without_the_toolkit_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    assert error("cuda_home") == raised(cpp_extension._join_cuda_home, "bin")
+
+
+def test_pytorch_words_the_mismatch_as_on_the_page():
+    before, middle, after = cpp_extension.CUDA_MISMATCH_MESSAGE.replace("compilePyTorch", "compile PyTorch").split("%s")
+    for part in (before, middle, after):
+        assert part in error("cuda_mismatch")
+
+
+# The tools
+
+
+def test_the_callback_of_trainer_prints_operators_and_writes_a_trace():
+    made = run("debugging/profile_trainer.py")
+    assert "aten::mm" in made.stdout
+    events = json.loads((made.folder / "trace.json").read_text())["traceEvents"]
+    steps = {event["name"] for event in events if event.get("name", "").startswith("ProfilerStep")}
+    assert len(steps) == 3
+
+
+def test_the_log_names_the_length_that_makes_torch_compile_again_and_padding_clears_it():
+    each = run("debugging/torch_logs.sh", "recompiles.py", beside=["debugging/recompiles.py"]).stdout
+    assert each.count("Recompiling function step") == 3
+    assert "tensor 'batch' size mismatch at index 1. expected 30, actual 41" in each
+    padded = run("debugging/torch_logs.sh", "recompiles.py", "padded", beside=["debugging/recompiles.py"]).stdout
+    assert padded.strip() == "compiled once"
+    assert run("debugging/recompiles.py").returncode == 0
+
+
+# What readers ask, and what they paste
+
+
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "debugging_questions.yml").read_text())
+MESSAGES = yaml.safe_load((ROOT / "tests" / "data" / "error_messages.yml").read_text())
+
+
+def test_thirty_real_questions_have_their_section():
+    assert len({question["url"] for question in QUESTIONS}) >= 30
+    for question in QUESTIONS:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors_of(ROOT / "docs" / f"{page}.md"), question
+
+
+def test_every_message_of_the_page_is_among_those_that_the_search_must_find():
+    pasted = " ".join(without_numbers(" ".join(each["message"].split())) for each in MESSAGES)
+    for path in ERRORS.glob("*.txt"):
+        first = without_numbers(" ".join(path.read_text().split()))[:40]
+        assert first in pasted, f"paste {path.name} in tests/data/error_messages.yml"
+
+
+def test_the_page_shows_each_message_once():
+    text = PAGE.read_text()
+    for path in ERRORS.glob("*.txt"):
+        assert text.count(f"debugging/errors/{path.name}") == 1
