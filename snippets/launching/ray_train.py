@@ -6,7 +6,7 @@ ray job submit --working-dir . -- python ray_train.py
 import sys
 
 from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer
 from train import train
 
 
@@ -20,6 +20,7 @@ if __name__ == "__main__":
     trainer = TorchTrainer(
         worker,
         train_loop_config={"checkpoint": f"{shared}/checkpoint.pt"},
+        torch_config=TorchConfig(timeout_s=600),  # Ray makes the process group: train() cannot set its time-out
         scaling_config=ScalingConfig(num_workers=2, use_gpu=True),  # change: GPUs of all nodes; False for CPUs
         run_config=RunConfig(name="train", storage_path=shared, failure_config=FailureConfig(max_failures=3)),
     )

@@ -34,6 +34,21 @@ def batch_of(step, rank, world, device):
     return ids[rank::world].to(device)
 
 
+def join():
+    """Joins the process group; returns this rank's device."""
+    gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(device)  # before the first collective
+    if not dist.is_initialized():  # Ray Train has done it
+        dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(minutes=10))
+    world = dist.get_world_size()
+    if BATCH % world:
+        what = f"{BATCH} sequences cannot be dealt out to {world} ranks"
+        raise SystemExit(f"{what}: choose a number that divides {BATCH}")
+    return device
+
+
 def save(path, state):
     """Under another name first: whoever dies here leaves the old checkpoint whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,29 +56,28 @@ def save(path, state):
     os.replace(path.with_suffix(".new"), path)
 
 
-def train(steps=8, save_every=2, checkpoint="checkpoint.pt", fail_at=None):
-    gpu = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
-    if gpu:
-        torch.cuda.set_device(device)  # before the first collective
-    if not dist.is_initialized():  # Ray Train has done it
-        dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(minutes=10))
-    rank, world = dist.get_rank(), dist.get_world_size()
-    if BATCH % world:
-        raise SystemExit(f"{BATCH} sequences cannot be dealt out to {world} ranks: choose a number that divides {BATCH}")
-    torch.manual_seed(0)
-    model = DistributedDataParallel(Model().to(device), device_ids=[device.index] if gpu else None)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    path, first = Path(checkpoint), 0
+def resume(path, model, optimizer, device):
+    """Loads the checkpoint where there is one; returns the step to begin with, the same on all ranks."""
+    first = 0
     if path.exists():  # on a file system that every node sees
         state = torch.load(path, map_location=device)
-        model.module.load_state_dict(state["model"])
+        model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]
-    starts = [None] * world
+    starts = [None] * dist.get_world_size()
     dist.all_gather_object(starts, first)  # and nobody saves before everybody has loaded
     if len(set(starts)) > 1:
         raise SystemExit(f"the ranks start at steps {starts}: not all of them see the same checkpoint")
+    return first
+
+
+def train(steps=8, save_every=2, checkpoint="checkpoint.pt", fail_at=None):
+    device = join()
+    rank, world, path = dist.get_rank(), dist.get_world_size(), Path(checkpoint)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Model().to(device), device_ids=[device.index] if device.type == "cuda" else None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    first = resume(path, model.module, optimizer, device)
     if rank == 0:
         print(f"{world} ranks start at step {first}", flush=True)
     for step in range(first, steps):

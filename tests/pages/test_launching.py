@@ -441,6 +441,7 @@ def test_the_command_of_the_jobset_asks_torchrun_for_two_nodes_and_meets_at_the_
     assert (config.min_nodes, config.nproc_per_node) == (2, 8)
     first_pod = f"{jobset['metadata']['name']}-{job['name']}-0-0.{jobset['metadata']['name']}"
     assert config.rdzv_endpoint == f"{first_pod}:29500" and config.rdzv_configs["is_host"] == "0"
+    assert config.rdzv_configs["read_timeout"] == "600"  # as long as torchrun waits for a node
     assert arguments[-2:] == ["--checkpoint", "/data/checkpoint.pt"]
 
 
@@ -472,7 +473,9 @@ SKY = {"name", "num_nodes", "resources", "workdir", "file_mounts", "setup", "run
 
 def test_the_run_section_of_the_skypilot_file_asks_torchrun_for_two_nodes(stub):
     task = yaml_of("sky.yaml")
-    assert set(task) <= SKY and set(task["resources"]) <= {"accelerators", "use_spot", "infra", "cpus", "memory"}
+    resources = {"accelerators", "use_spot", "infra", "cpus", "memory", "network_tier"}
+    assert set(task) <= SKY and set(task["resources"]) <= resources
+    assert {mount["mode"] for mount in task["file_mounts"].values()} <= {"MOUNT", "COPY", "MOUNT_CACHED"}
     given = {"SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "0"}
     environment = stub("torchrun", 'printf "%s\\n" "$@"') | given | {"SKYPILOT_NUM_GPUS_PER_NODE": "8"}
     config, arguments = arguments_of(*done("bash", "-c", task["run"], **environment).splitlines())
@@ -482,6 +485,7 @@ def test_the_run_section_of_the_skypilot_file_asks_torchrun_for_two_nodes(stub):
 
 # https://docs.ray.io/en/latest/train/api/api.html, ray 2.60.0
 RAY = {
+    "TorchConfig": {"backend", "init_method", "timeout_s"},
     "TorchTrainer": {"train_loop_config", "torch_config", "scaling_config", "run_config", "datasets"},
     "ScalingConfig": {"num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "accelerator_type"},
     "RunConfig": {"name", "storage_path", "failure_config", "checkpoint_config", "worker_runtime_env"},
