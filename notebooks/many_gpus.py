@@ -136,7 +136,7 @@ keep = trace("8b", "fsdp2_keep", 8, 1)
 
 # %% alt="Two charts of peak memory against ranks on logarithmic axes: FSDP2 falls and flattens out, HSDP stays level. Tensor parallelism with FSDP2 flattens out high above FSDP2 for the same work, and lies lowest with one sequence per group."
 LABELS = {"fsdp2": "FSDP2", "hsdp": "HSDP, groups of 8", "tp": "TP 8 and FSDP2", "tp_one": "the same, one sequence"}
-_, axes = plt.subplots(1, 2, figsize=(7, 2.6), sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(7, 2.9), sharey=True)
 for axis, size in zip(axes, CONFIGS):
     for name, label in LABELS.items():
         axis.plot(RANKS, [traced[size, name, ranks].peak_gib for ranks in RANKS], marker="o", label=label)
@@ -144,7 +144,7 @@ for axis, size in zip(axes, CONFIGS):
     axis.set_xticks(RANKS, [f"{ranks:,}" for ranks in RANKS])
     axis.minorticks_off()
 axes[0].set_ylabel("peak of a rank, GiB")
-axes[0].legend()
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
 
 # %%

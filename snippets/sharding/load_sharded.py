@@ -22,6 +22,7 @@ dist.barrier()
 # --8<-- [start:load]
 model = AutoModelForCausalLM.from_pretrained(
     "checkpoint",
+    dtype=torch.float32,  # what the optimizer updates; without it, the dtype of the file
     distributed_config=DistributedConfig(fsdp_size=dist.get_world_size()),  # each rank reads its shards, no more
 )
 # --8<-- [end:load]

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -24,6 +25,8 @@ from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+from evidence.launch import run_ranks
 
 FOLDER = ROOT / "snippets" / "sharding"
 PAGE = ROOT / "docs" / "training" / "sharding.md"
@@ -268,6 +271,13 @@ def test_the_programs_wait_for_each_other_before_they_end_their_group():
 
 
 # FSDP2
+
+
+def test_with_a_number_layers_are_gathered_by_all_ranks_in_forward_and_inside_small_groups_in_backward():
+    program = Path(__file__).parent / "ranks" / "sharding.py"
+    counted = run_ranks(program, processes=4, timeout=600).stdout[0].splitlines()
+    assert "all-gather in groups of 4 x 4" in counted  # three layers and the root
+    assert "all-gather in groups of 2 x 3" in counted  # the layers again
 
 
 def test_what_the_root_alone_wraps_is_one_group(mesh):
