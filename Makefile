@@ -37,7 +37,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks record verify pair addresses install lock clean
+.PHONY: help serve site check test audit notebooks record verify pair fit addresses install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -76,6 +76,9 @@ verify: $(RUNNER_READY) ## execute notebooks, compare with the records, write no
 
 pair: $(SITE) ## take edits of prose, comments and install cells over into the .ipynb files, without a run
 	@$(BIN)/python -m evidence pair
+
+fit: $(TEST) ## fit the predicted seconds to the published measurements, into dryrun/data/constants.json (minutes)
+	@$(BIN)/python -m dryrun fit
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses

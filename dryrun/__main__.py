@@ -1,6 +1,8 @@
-"""Traces one training step of a model, from its config.json alone. No GPU, no weights, no network.
+"""Traces one training step of a model, from its name or config.json alone. No GPU, no weights, no network.
 
-python -m dryrun path/to/config.json --batch 1 --length 4096 --checkpointing
+python -m dryrun path/to/config.json --batch 1 --length 4096 --checkpointing     # memory and FLOPs
+python -m dryrun --model llama3-8b --gpu rtx-4090 --sequence 2048 --qlora 16      # does it fit, and how fast is it
+python -m dryrun validate                                                        # how far off these predictions are
 """
 
 import argparse
@@ -14,19 +16,118 @@ TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
 OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "sgd", "sgd_momentum")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
+STRATEGIES = ("fsdp2", "ddp")
+LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
+DEEPEST = 12  # lists and objects in each other
+MOST_LAYERS = 2000
+LARGEST_NUMBER = 10**9
 
 
 def main(arguments=None):
-    options = _parser().parse_args(arguments)
     os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] in (["validate"], ["fit"]):
+        return _figures(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        report(options)
+        predicted(options) if options.gpu else report(options)
     except ValueError as error:
         sys.exit(f"error: {error}")
+    return 0
+
+
+def _figures(arguments):
+    """The commands that read published measurements."""
+    parser = argparse.ArgumentParser(prog=f"python -m dryrun {arguments[0]}")
+    if arguments[0] == "fit":
+        parser.parse_args(arguments[1:])
+        from . import fit, judged, published
+
+        fit.main()
+        judged.write(published.rows())
+        return 0
+    parser.add_argument("--rows", metavar="FILE", help="measurements in the schema of dryrun/data/published.json")
+    options = parser.parse_args(arguments[1:])
+    from . import validate
+
+    return validate.main(options.rows)
+
+
+def predicted(options):
+    """Prints whether the step fits the GPU, how fast it is and what would help."""
+    from .hardware import accelerator
+    from .roofline import processor
+
+    processor(options.gpu)  # before the seconds that a trace takes
+    from transformers import logging
+
+    from .answer import answer, as_json, changes, lines
+
+    logging.set_verbosity_error()
+    workload, setting = workload_of(options), setting_of(options, accelerator(options.gpu).key)
+    try:
+        now = answer(workload, setting)
+        found = changes(now)
+    except Exception as error:  # whatever a model's own code raises on values that make no sense
+        raise ValueError(
+            f"{options.model or options.config}: this step cannot be traced: {_one_line(error)}"
+        ) from error
+    print(json.dumps(as_json(now, found), indent=1) if options.json else "\n".join(lines(now, found)))
+
+
+def workload_of(options):
+    from . import models
+    from .workload import Workload
+
+    dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(options.dtype, "float32")
+    rank = options.lora or options.qlora or 0
+    return Workload(
+        model=_model_of(options, models),
+        batch=options.batch,
+        length=options.length,
+        weights=dtype,
+        autocast="bfloat16" if options.dtype == "mixed" else "",
+        checkpointing=int(options.checkpointing),
+        attention="eager" if options.attention == "eager" else "fused",
+        compiled=options.compile,
+        rank=rank,
+        targets="all linear" if rank else "",
+        four_bit=bool(options.qlora),
+        fused_loss=options.fused_loss,
+    )
+
+
+def _model_of(options, models):
+    """A known name, or the text of a config.json."""
+    given = options.model or options.config
+    if not given:
+        raise ValueError("no model: give --model with a name, or the path of a config.json")
+    if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
+        return models.known(given)
+    path = config_file(given)
+    class_of(read_config(path), path)
+    return path.read_text(encoding="utf-8")
+
+
+def setting_of(options, gpu):
+    from .rows import Setting
+
+    return Setting(
+        gpu=gpu,
+        gpus=options.gpus,
+        gpus_per_node=min(options.gpus, options.gpus_per_node),
+        strategy=options.strategy if options.gpus > 1 else "",
+        accumulation=options.accumulation,
+        optimizer=options.optimizer,
+        precision="tf32" if options.dtype == "fp32" else "bf16",
+        link=(options.link or 0) * 1e9,
+    )
 
 
 def report(options):
-    path = config_file(options.config)
+    if not options.config and not options.model:
+        raise ValueError("no model: give the path of a config.json, or --model and --gpu")
+    path = config_file(options.config or options.model)
     config = read_config(path)
     longest = getattr(config, "max_position_embeddings", None) or options.length
     if options.length > longest:
@@ -88,14 +189,19 @@ def config_file(given):
 
 def read_config(path):
     """A transformers configuration. Nothing of the file is executed, and nothing is downloaded."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: this is no text: give a model's config.json") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
+    _check_sizes(values, path)
 
     from transformers import __version__, logging
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -110,6 +216,22 @@ def read_config(path):
         return CONFIG_MAPPING[kind].from_dict(values)
     except Exception as error:  # each configuration checks its values with errors of its own kind
         raise ValueError(f"{path}: transformers refuses these values: {_one_line(error)}") from error
+
+
+def _check_sizes(values, path, depth=0, name=""):
+    """Refuses what no model has, before it takes hours or gigabytes to build."""
+    if depth > DEEPEST:
+        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json")
+    if isinstance(values, dict):
+        for key, value in values.items():
+            _check_sizes(value, path, depth + 1, str(key))
+    elif isinstance(values, list):
+        for value in values:
+            _check_sizes(value, path, depth + 1, name)
+    elif isinstance(values, (int, float)) and not isinstance(values, bool):
+        most = MOST_LAYERS if "layers" in name and isinstance(values, int) else LARGEST_NUMBER
+        if not abs(values) <= most and "rope" not in name and values not in (float("inf"), float("-inf")):
+            raise ValueError(f'{path}: "{name[:40]}" is {values:,}, and at most {most:,} makes sense')
 
 
 def class_of(config, path):
@@ -139,17 +261,37 @@ def _positive(text):
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m dryrun", description=__doc__.splitlines()[0])
-    parser.add_argument("config", help="a model's config.json, or the folder that holds it")
+    parser.add_argument("config", nargs="?", help="a model's config.json, or the folder that holds it")
+    parser.add_argument("--model", help="a known model (llama3-8b, mistral-7b, gpt2, ...), or a config.json")
+    parser.add_argument("--gpu", help="predict on this GPU: rtx-4090, l4, t4, a100-sxm4-80, ...")
     parser.add_argument("--batch", type=_positive, default=1, help="sequences (default: 1)")
-    parser.add_argument("--length", type=_positive, default=2048, help="tokens of a sequence (default: 2048)")
+    parser.add_argument(
+        "--length", "--sequence", type=_positive, default=2048, help="tokens of a sequence (default: 2048)"
+    )
     parser.add_argument(
         "--dtype", choices=PRECISIONS, default="bf16", help="of the weights; mixed: fp32 weights, bf16 autocast"
     )
     parser.add_argument("--checkpointing", action="store_true", help="activation checkpointing in every layer")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     parser.add_argument("--attention", choices=ATTENTIONS, default="auto", help="kernel (default: what CUDA chooses)")
+    with_gpu = parser.add_argument_group("with --gpu")
+    adapters = with_gpu.add_mutually_exclusive_group()
+    adapters.add_argument("--lora", type=_positive, metavar="RANK", help="adapters of this rank on every linear layer")
+    adapters.add_argument(
+        "--qlora", type=_positive, nargs="?", const=16, metavar="RANK", help="and weights in 4 bits (rank: 16)"
+    )
+    with_gpu.add_argument("--compile", action="store_true", help="torch.compile")
+    with_gpu.add_argument("--fused-loss", action="store_true", help="a cross entropy that keeps no logits")
+    with_gpu.add_argument("--gpus", type=_positive, default=1, help="how many (default: 1)")
+    with_gpu.add_argument("--gpus-per-node", type=_positive, default=8, help="(default: 8)")
+    with_gpu.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
+    with_gpu.add_argument("--accumulation", type=_positive, default=1, help="micro-batches of a step (default: 1)")
+    with_gpu.add_argument(
+        "--link", type=float, metavar="GB/S", help="measured bandwidth between GPUs, in one direction"
+    )
+    with_gpu.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

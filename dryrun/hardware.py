@@ -1,19 +1,25 @@
-"""GPUs, links and models by name, from the tables in `dryrun/data`. No torch.
+"""Accelerators, links and models by name, from the tables in `dryrun/data`. No torch.
 
-Each value of a GPU or link has a unit, a source and the date of the source (of an undated page: when it was read). A
-model's values all come from its configuration. Units are decimal, as vendors write them: 1 GB = 1e9 bytes.
+    hardware.accelerator("RTX 4090").half          # 165.2: TFLOP/s of 16-bit products, dense, fp32 accumulation
+    hardware.accelerator("a100-80gb")["bandwidth"]  # the value with its unit, source, date and how the source was read
 
-- `memory`: GB; `tflops`: dense 16-bit peak with fp32 accumulation; `link`: to the other GPUs of a node
+Each value of an accelerator or link has a unit, a source and the date of the source (of an undated page: when it was read).
+A model's values all come from its configuration. Units are decimal, as vendors write them: 1 GB = 1e9 bytes.
+
 - links: peak in one direction; NVLink: all links of a GPU together; networks: one adapter
+- `GPUS`: what `dryrun.plan` needs of each accelerator; `tflops` is the dense 16-bit peak, `link` leads to the GPUs of a node
 """
 
 import difflib
 import json
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 GB = 1e9
 DATA = Path(__file__).with_name("data")
+LISTED = 12  # names that an error message lists; of a longer table only the nearest
 
 
 class GPU(NamedTuple):
@@ -38,17 +44,80 @@ class Model(NamedTuple):
     tied: bool  # embedding and output layer
 
 
+@dataclass(frozen=True)
+class Value:
+    """One figure of an accelerator. Without a value, `note` says why."""
+
+    value: object
+    unit: str | None = None
+    dtype: str | None = None  # of operands: "fp16", "int8", ...
+    accumulate: str | None = None
+    dense: bool | None = None  # False would be a figure with structured sparsity: the table has none
+    source: str | None = None  # a URL, or the title of a source that has none
+    date: str | None = None
+    read: str | None = None  # "vendor-quoted", "table", "derived", ...: see "about" in the file
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    key: str
+    name: str
+    label: str  # name and memory, as on pages and in `GPUS`
+    aliases: tuple
+    vendor: str
+    architecture: str
+    family: str  # "ampere", "hopper", "cdna3", ...
+    scope: str  # what one row is: a device, a chip, a module of two devices
+    product: bool  # False: machines that a published measurement describes, with a clock or memory that nobody sells
+    operations: dict  # per clock and unit, by dtype; empty where the architecture papers do not say
+    clock_exception: str | None  # why clock x units x operations misses the peak, where it does
+    disagreements: tuple
+    traps: tuple
+    values: dict = field(repr=False)
+
+    def __getitem__(self, name):
+        return self.values[known("value", name, self.values)]
+
+    def get(self, name):
+        """The bare value, or None."""
+        return self[name].value
+
+    @property
+    def half(self):
+        """TFLOP/s of 16-bit matrix products: bf16, or fp16 where only that is printed."""
+        return self.half_value.value
+
+    @property
+    def half_value(self):
+        """The value behind `half`. A printed figure goes before one that follows from the clock."""
+        found = [self[name] for name in ("bf16", "fp16") if self.get(name)]
+        return min(found, key=lambda value: value.read == "derived", default=self["bf16"])
+
+    @property
+    def flop_per_byte(self):
+        """16-bit FLOPs that the GPU does while it reads one byte: below that, a kernel waits for memory."""
+        if not (self.half and self.get("bandwidth")):
+            return None
+        return self.half * 1e12 / (self.get("bandwidth") * GB)
+
+    @property
+    def reads_per_second(self):
+        """How often the GPU can read its whole memory: no model that fills it decodes more tokens per second."""
+        if not (self.get("memory") and self.get("bandwidth")):
+            return None
+        return self.get("bandwidth") / self.get("memory")
+
+    def from_clock(self, dtype):
+        """TFLOP/s by units x operations x clock, or None where one of them is unknown."""
+        clock = self.get("clock") if dtype == "fp32" else self.get("matrix_clock") or self.get("clock")
+        units, operations = self.get("units"), self.operations.get(dtype)
+        return units * operations * clock / 1e6 if units and operations and clock else None
+
+
 def table(name):
-    """The rows of a file in `dryrun/data`, with all units, sources, dates and notes."""
+    """A file of `dryrun/data`, with all units, sources, dates and notes."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-
-
-GPUS = {
-    name: GPU(row["memory"]["value"], row["tflops"]["value"], row["link"]["value"], row["tflops"]["source"])
-    for name, row in table("gpus").items()
-}
-LINKS = {name: Link(row["value"], row["source"]) for name, row in table("links").items()}
-MODELS = {name: Model(**{key: row[key] for key in Model._fields}) for name, row in table("models").items()}
 
 
 def known(what, name, names):
@@ -56,9 +125,93 @@ def known(what, name, names):
     if name not in names:
         close = difflib.get_close_matches(str(name), names, 1, 0.3)
         meant = f", did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"{what}={name!r} is not known{meant} Choose one of: {'; '.join(names)}")
+        raise ValueError(f"{what}={name!r} is not known{meant} Choose one of: {'; '.join(_listed(name, names))}")
     return name
+
+
+def _listed(name, names):
+    if len(names) <= LISTED:
+        return names
+    return difflib.get_close_matches(str(name), names, LISTED, 0) + [f"{len(names) - LISTED} more"]
+
+
+def accelerator(name):
+    """The accelerator of that key, label or alias, however it is cased; else ValueError with the nearest names."""
+    key = NAMES.get(_normal(name))
+    if key is None:
+        close = list(dict.fromkeys(_nearest(_normal(name))))[:4]
+        meant = f": did you mean {' or '.join(close)}?" if close else "."
+        raise ValueError(f"gpu={str(name)[:80]!r} is not known{meant} All names: dryrun/data/accelerators.json")
+    return ACCELERATORS[key]
+
+
+def _nearest(name):
+    """Keys by likeness: first those that the name begins, as "a100" begins four."""
+    if len(name) > 1:
+        yield from (key for spelling, key in NAMES.items() if spelling.startswith(name))
+    yield from (NAMES[found] for found in difflib.get_close_matches(name, NAMES, 9, 0.5))
 
 
 def bytes_per_second(link, adapters=1):
     return LINKS[known("link", link, LINKS)].gb_per_s * GB * adapters
+
+
+def _normal(name):
+    """'NVIDIA GeForce RTX 4090' and 'rtx-4090' are one name."""
+    words = re.sub(r"\b(nvidia|amd|intel|google|aws|apple|geforce|tesla|quadro|instinct)\b", "", str(name).casefold())
+    return re.sub(r"[^a-z0-9.]", "", words)
+
+
+def _accelerators(read):
+    sources, operations = read["sources"], read["operations"]
+    for key, row in read["accelerators"].items():
+        values = {name: _value(value, sources) for name, value in row["values"].items()}
+        facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
+        lists = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
+        yield Accelerator(
+            key=key,
+            **facts,
+            **lists,
+            operations=operations.get(row["operations"], {}),
+            clock_exception=row["clock_exception"],
+            values=values,
+        )
+
+
+def _value(row, sources):
+    if row["value"] is None:
+        return Value(None, row.get("unit"), note=row["note"])
+    source = sources[row["source"]]
+    origin = {
+        "source": row.get("url") or source["url"] or source["title"],
+        "date": source["date"],
+        "read": row.get("read") or source["read"],
+    }
+    kept = {name: row.get(name) for name in ("value", "unit", "dtype", "accumulate", "dense", "note")}
+    return Value(**kept, **origin)
+
+
+def _names(accelerators):
+    """Every spelling → key; a spelling of two accelerators is a fault of the table."""
+    names = {}
+    for key, row in accelerators.items():
+        for spelling in (key, row.label, row.name, *row.aliases):
+            if names.setdefault(_normal(spelling), key) != key:
+                raise ValueError(
+                    f"accelerators.json: {spelling!r} names {names[_normal(spelling)]} and {key}: drop one alias"
+                )
+    return names
+
+
+def _for_plan(accelerators):
+    for row in accelerators.values():
+        memory, link = row.get("memory"), row.get("peer_link")
+        if row.product and row.half and memory and link:
+            yield row.label, GPU(memory, row.half, link, row.half_value.source)
+
+
+ACCELERATORS = {row.key: row for row in _accelerators(table("accelerators"))}
+NAMES = _names(ACCELERATORS)
+GPUS = dict(_for_plan(ACCELERATORS))
+LINKS = {name: Link(row["value"], row["source"]) for name, row in table("links").items()}
+MODELS = {name: Model(**{key: row[key] for key in Model._fields}) for name, row in table("models").items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..problems import Problem, read_text
 
 MOST_BYTES = 1_000_000
-LARGE_ALLOWED = set()  # tracked files that may be larger
+LARGE_ALLOWED = {"dryrun/data/published.json"}  # one line for each published measurement
 # Made by others, or by a program from what others made.
 NOT_OURS = re.compile(r"tests/axe-core/|tests/data/|LICENSE|requirements/.*\.txt$|.*package-lock\.json$")
 # Written by a run or drawn; their words come from files that are read.
@@ -49,7 +49,7 @@ KEPT = {  # what stands before -ise in words that have no -ize
     "no", "po", "otherw", "likew", "w", "adv", "dev", "rev", "improv", "superv", "unsuperv", "telev", "compr",
     "surpr", "enterpr", "repr", "appr", "desp", "franch", "enfranch", "merchand", "parad", "disgu", "gu", "bru",
     "cru", "advert", "expert", "treat", "chast", "circumc", "an", "mort", "val", "mayonna", "bra", "lia", "fra",
-    "cer", "marqu", "m",
+    "cer", "marqu", "m", "fadv",
 }  # fmt: skip
 BRITISH = re.compile(r"(?<![A-Za-z#:/])([A-Za-z]{3,})is(e|ed|er|ers|es|ing|ation|ations|able)(?![a-z])")
 

@@ -1,37 +1,183 @@
-"""Every row of the tables is complete and has a source, and the models are those that transformers builds."""
+"""The tables of accelerators, links and models: complete, sourced, and without contradiction."""
 
+import dataclasses
+import json
 import re
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import hardware
+from dryrun import hardware, published
 
 DATE = r"\d{4}(-\d\d){0,2}"
-UNITS = {"memory": "GB", "tflops": "TFLOP/s", "link": "name of a link"}
+UNITS = {
+    "GB": ("memory",),
+    "GB/s": ("bandwidth", "link_total", "link_per_direction"),
+    "TFLOP/s": ("fp32", "tf32", "bf16", "fp16", "fp16_acc16", "fp8", "fp8_acc16", "fp4"),
+    "TOP/s": ("int8",),
+    "MHz": ("clock", "matrix_clock"),
+    "MB": ("l2",),
+    "W": ("tdp",),
+    "count": ("units",),
+    "year": ("release_year",),
+    None: ("memory_type", "native_bf16", "native_fp8", "form_factor", "link", "peer_link", "host_link"),
+}
+UNIT_OF = {name: unit for unit, names in UNITS.items() for name in names}
+READ = {"vendor-copy", "vendor-quoted", "table", "press", "community", "derived"}
+WITHOUT_ADDRESS = 23  # values whose source is a file without a public address; a new one needs an address
+TOLERANCE = 0.012  # vendors round clocks and peaks
 INTERMEDIATE = {"llama-1b": 8192, "llama-7b": 11008, "llama-8b": 14336, "llama-70b": 28672}
+PLANNED = [
+    *("T4 16GB", "V100 16GB", "A100 40GB", "A100 80GB", "H100 80GB"),
+    *("H200 141GB", "B200 180GB", "RTX 3090 24GB", "RTX 4090 24GB", "RTX A6000 48GB"),
+]
 
 
 def problems(row, where):
     """What is missing or wrong in the origin of a value."""
-    if not re.fullmatch(DATE, row.get("date", "")):
+    if not re.fullmatch(DATE, row.get("date") or ""):
         yield f"{where}: date {row.get('date')!r}"
-    if not row.get("source", "").startswith("https://"):
+    if not (row.get("source") or "").startswith(("https://", "http://")):
         yield f"{where}: source {row.get('source')!r}"
 
 
+def value_problems(name, value):
+    """What one value of an accelerator lacks."""
+    if value.unit != UNIT_OF[name]:
+        yield f"unit {value.unit!r}"
+    if value.value is None:
+        if not value.note:
+            yield "null without a reason"
+        return
+    yield from problems(dataclasses.asdict(value), "origin")
+    if value.read not in READ:
+        yield f"read {value.read!r}"
+    if value.unit in ("TFLOP/s", "TOP/s"):
+        if not value.dense:
+            yield "not dense"
+        if value.dtype != name.split("_")[0] or not value.accumulate:
+            yield f"dtype {value.dtype!r}, accumulate {value.accumulate!r}"
+    if value.unit and not (isinstance(value.value, int | float) and value.value > 0):
+        yield f"value {value.value!r}"
+
+
+def contradictions(row):
+    """Peaks that differ from units x operations x clock, as text."""
+    for dtype in row.operations:
+        computed, printed = row.from_clock(dtype), row.get(dtype)
+        if computed and printed and abs(computed / printed - 1) > TOLERANCE:
+            yield f"{dtype}: {printed}, but the clock gives {computed:.1f}"
+
+
+def test_the_table_has_every_accelerator_that_readers_ask_for():
+    assert len(hardware.ACCELERATORS) >= 90
+    for name in ("T4", "V100 16GB", "L4", "RTX 5090", "B200", "B300", "MI355X", "Gaudi 3", "M4 Max", "TPU v6e", "A10G"):
+        assert hardware.accelerator(name)
+
+
+@pytest.mark.parametrize("key", hardware.ACCELERATORS)
+def test_a_row_is_complete_or_says_what_is_missing(key):
+    row = hardware.ACCELERATORS[key]
+    assert set(row.values) == set(UNIT_OF)
+    found = [f"{name}: {wrong}" for name, value in row.values.items() for wrong in value_problems(name, value)]
+    assert [text for text in found if "source" not in text] == []
+    assert row.scope
+    assert row.family
+    assert row.half or key in ("m3-ultra", "m4-max", "arc-b580")
+
+
+def test_few_values_come_from_a_source_without_an_address():
+    values = [
+        value for row in hardware.ACCELERATORS.values() for value in row.values.values() if value.value is not None
+    ]
+    nameless = [value for value in values if not value.source.startswith("http")]
+    assert len(nameless) == WITHOUT_ADDRESS
+    assert {value.read for value in nameless} == {"community"}
+
+
+@pytest.mark.parametrize("key", hardware.ACCELERATORS)
+def test_no_peak_contradicts_clock_units_and_operations(key):
+    row = hardware.ACCELERATORS[key]
+    assert bool(list(contradictions(row))) == bool(row.clock_exception), list(contradictions(row))
+
+
+def test_most_accelerators_with_known_operations_are_checked_by_their_clock():
+    checked = [row for row in hardware.ACCELERATORS.values() if any(map(row.from_clock, row.operations))]
+    assert len(checked) > 65
+
+
+def test_a_peak_with_sparsity_would_be_found():
+    row = hardware.accelerator("A100 80GB")
+    doubled = dataclasses.replace(row.values["bf16"], value=2 * row.get("bf16"))
+    assert list(contradictions(dataclasses.replace(row, values=row.values | {"bf16": doubled})))
+
+
+def test_ratios_are_computed_from_the_values():
+    row = hardware.accelerator("A100 80GB")
+    assert row.flop_per_byte == pytest.approx(312e12 / 2039e9)
+    assert row.reads_per_second == pytest.approx(2039 / 80)
+    assert hardware.accelerator("M4 Max").flop_per_byte is None
+
+
+def test_link_totals_are_twice_one_direction():
+    for row in hardware.ACCELERATORS.values():
+        if row.get("link_total") and row.get("link_per_direction"):
+            assert row.get("link_total") == pytest.approx(2 * row.get("link_per_direction"), rel=0.01), row.key
+
+
+@pytest.mark.parametrize(
+    ("spelling", "key"),
+    [
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("rtx4090", "rtx-4090"),
+        ("A100-SXM4-80GB", "a100-sxm4-80"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
+        ("Tesla T4", "t4"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm2-16"),
+    ],
+)
+def test_a_name_is_found_as_drivers_and_people_spell_it(spelling, key):
+    assert hardware.accelerator(spelling).key == key
+
+
+def test_an_unknown_name_is_one_line_with_the_nearest():
+    with pytest.raises(ValueError, match="gpu='a100' is not known: did you mean .*a100-sxm4-80") as caught:
+        hardware.accelerator("a100")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"gpu='rtx-4099' is not known: did you mean rtx-4090"):
+        hardware.accelerator("rtx-4099")
+
+
+def test_one_spelling_never_names_two_accelerators():
+    rows = {key: hardware.ACCELERATORS[key] for key in ("t4", "l4")}
+    rows["l4"] = dataclasses.replace(rows["l4"], aliases=("T4",))
+    with pytest.raises(ValueError, match="'T4' names t4 and l4"):
+        hardware._names(rows)
+
+
+def test_every_gpu_of_a_published_row_is_in_the_table():
+    assert {row["gpu"] for row in published.rows()} <= set(hardware.ACCELERATORS)
+
+
 @pytest.mark.parametrize("name", hardware.GPUS)
-def test_a_gpu_has_every_value_with_its_unit_and_source(name):
-    row = hardware.table("gpus")[name]
-    assert set(row) == set(UNITS)
-    for key, unit in UNITS.items():
-        assert not list(problems(row[key], f"{name}, {key}"))
-        assert row[key]["unit"] == unit
+def test_the_planner_gets_memory_peak_and_link_of_each_product(name):
     gpu = hardware.GPUS[name]
     assert name.endswith(f" {gpu.memory_gb}GB")
-    assert gpu.tflops > 50
+    assert gpu.tflops > 15
     assert gpu.link in hardware.LINKS
+    assert hardware.accelerator(name).label == name
+
+
+def test_a_printed_peak_goes_before_a_derived_one():
+    row = hardware.accelerator("RTX 3090")
+    assert (row["bf16"].read, row["fp16"].read) == ("derived", "vendor-quoted")
+    assert row.half == row.get("fp16") == 71
+    assert hardware.GPUS["RTX 3090 24GB"].source == row["fp16"].source
+
+
+def test_the_planner_keeps_its_names():
+    assert set(PLANNED) <= set(hardware.GPUS)
 
 
 @pytest.mark.parametrize("name", hardware.LINKS)
@@ -42,6 +188,13 @@ def test_a_link_has_a_bandwidth_with_its_unit_and_source(name):
     assert row["value"] > 1
     if name.endswith("GbE"):
         assert row["value"] == int(name.split()[0]) / 8
+
+
+def test_each_accelerator_takes_one_line_for_each_value():
+    text = (hardware.DATA / "accelerators.json").read_text(encoding="utf-8")
+    assert text.count('"value":') == sum(len(row.values) for row in hardware.ACCELERATORS.values())
+    assert all(line.count('"value":') <= 1 for line in text.splitlines())
+    json.loads(text)
 
 
 def config_of(name):

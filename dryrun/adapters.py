@@ -1,0 +1,115 @@
+"""LoRA and QLoRA on a model of fake tensors: the kernels and the memory that the adapters and 4-bit weights bring."""
+
+import torch
+from torch import nn
+
+# What each published name for a set of target layers means.
+EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "qkv_proj", "dense",
+         "query_key_value", "dense_h_to_4h", "dense_4h_to_h", "fc1", "fc2")  # fmt: skip
+NAMES = {
+    "q": ("q_proj", "qkv_proj", "query_key_value"),
+    "k": ("k_proj",),
+    "v": ("v_proj",),
+    "qkv": ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value"),
+    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "attn.c_proj": ("o_proj",),
+    "output": ("o_proj", "dense"),
+    "mlp": ("gate_proj", "up_proj", "down_proj", "gate_up_proj"),
+    "w1": ("gate_proj",),
+    "w2": ("up_proj", "down_proj"),
+    "head": ("lm_head",),
+}
+
+
+def targets(described):
+    """Names of the modules that a published row, or a reader, calls its targets."""
+    described = str(described or "all linear")
+    if "not stated" in described:
+        described = "all linear"
+    found = set()
+    if "all" in described:
+        found.update(EVERY)
+    for word in described.replace("+", " ").replace(",", " ").split():
+        found.update(NAMES.get(word, (word,) if word.endswith("_proj") else ()))
+    return tuple(sorted(found))
+
+
+class FourBit(torch.autograd.Function):
+    """A product with a 4-bit weight: it is expanded to 16 bits before the forward product and again before the backward."""
+
+    @staticmethod
+    def forward(ctx, x, packed, shape):
+        ctx.save_for_backward(packed)
+        ctx.shape = shape
+        return x @ _expand(packed, shape, x.dtype).t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (packed,) = ctx.saved_tensors
+        return gradient @ _expand(packed, ctx.shape, gradient.dtype), None, None
+
+
+def _expand(packed, shape, dtype):
+    """One kernel that reads half a byte and writes a number of `dtype` for each weight."""
+    return packed.unsqueeze(-1).expand(-1, 2).to(dtype).reshape(shape)
+
+
+class FourBitLinear(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.shape = tuple(linear.weight.shape)
+        elements = linear.weight.numel()
+        self.register_buffer("packed", torch.empty(elements // 2, dtype=torch.uint8))
+        self.register_buffer("scales", torch.empty(elements // 64 + 1, dtype=torch.uint8))  # double quantization
+        self.bias = linear.bias
+
+    def forward(self, x):
+        out = FourBit.apply(x, self.packed, self.shape)
+        return out if self.bias is None else out + self.bias
+
+
+class Adapter(nn.Module):
+    """Wx + BAx, as peft computes it."""
+
+    def __init__(self, base, inputs, outputs, rank, dtype):
+        super().__init__()
+        self.base = base
+        self.a = nn.Parameter(torch.empty(rank, inputs, dtype=dtype))
+        self.b = nn.Parameter(torch.empty(outputs, rank, dtype=dtype))
+
+    def forward(self, x):
+        out = self.base(x)
+        low = x.to(self.a.dtype) if not torch.is_autocast_enabled("cpu") else x
+        beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
+        return out + (beside * 2.0).to(out.dtype)
+
+
+def apply(model, rank, described, *, four_bit=False, dtype=None):
+    """Freezes the model and puts adapters of this rank beside the described layers. Returns how many it put."""
+    wanted = targets(described)
+    model.requires_grad_(False)
+    count = 0
+    for name, module in list(model.named_modules()):
+        if not isinstance(module, nn.Linear):
+            continue
+        leaf = name.rpartition(".")[2]
+        base = FourBitLinear(module) if four_bit and leaf != "lm_head" else module
+        if leaf in wanted:
+            weight = module.weight
+            base = Adapter(base, weight.shape[1], weight.shape[0], rank, dtype or weight.dtype)
+            count += 1
+        if base is not module:
+            _replace(model, name, base)
+    if not count:
+        raise ValueError(
+            f"no layer of {type(model).__name__} is called {', '.join(wanted)}: adapters need other targets"
+        )
+    # Checkpointing needs one input with a gradient: peft makes the embeddings' output require it.
+    model.get_input_embeddings().register_forward_hook(lambda module, given, out: out.requires_grad_(True))
+    return count
+
+
+def _replace(model, name, new):
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, new)

@@ -1,0 +1,213 @@
+"""Models by name or by a few sizes: the transformers class and configuration that a step is traced with. No weights.
+
+`data/configurations.json` names them, each with the page of its config.json. A published row may give sizes instead:
+hidden, layers, heads, kv_heads, ffn, vocab, and for a mixture experts and top_k.
+"""
+
+import difflib
+import json
+from functools import lru_cache
+from pathlib import Path
+
+DATA = Path(__file__).with_name("data") / "configurations.json"
+LARGEST = {"layers": 1000, "hidden": 1_000_000, "ffn": 4_000_000, "vocab": 10_000_000, "experts": 10_000}
+NEEDED = ("hidden", "layers", "heads", "ffn", "vocab")
+# Words in a model's name or description that say how many matrices its feed-forward network has: three or two.
+GATED = (
+    "swiglu",
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen",
+    "gemma",
+    "granite",
+    "phi3",
+    "phi-3",
+    "deepseek",
+    "gpt-oss",
+    "yi-",
+)
+PLAIN = ("gpt", "gelu", "relu", "opt", "falcon", "bloom", "phi", "stablelm", "pythia", "neox", "mpt", "vit", "bert")
+# Words that a publisher puts before or after a model's name.
+AFFIXES = (
+    "meta-llama/",
+    "mistralai/",
+    "qwen/",
+    "google/",
+    "microsoft/",
+    "openai-community/",
+    "huggingfacetb/",
+    "-hf",
+    "-instruct",
+)
+
+
+@lru_cache(maxsize=1)
+def _table():
+    return json.loads(DATA.read_text(encoding="utf-8"))
+
+
+def names():
+    """Every name that `known` takes, aliases included."""
+    rows = _table()
+    return [*rows, *(alias for row in rows.values() for alias in row.get("aliases", ()))]
+
+
+def known(name):
+    """The name in the table of a model that somebody calls `name`; ValueError with the nearest names if there is none."""
+    wanted = str(name).lower().replace("_", "-")
+    for affix in AFFIXES:
+        wanted = wanted.removeprefix(affix).removesuffix(affix)
+    for row, values in _table().items():
+        if wanted == row or wanted in values.get("aliases", ()):
+            return row
+    close = difflib.get_close_matches(wanted, names(), 3, 0.4)
+    meant = f"did you mean {', '.join(close)}?" if close else f"choose one of {', '.join(_table())}"
+    raise ValueError(f"model {str(name)[:60]!r} is not known: {meant} Or give a config.json.")
+
+
+def configuration(name, length=None):
+    """(transformers class, its configuration) of a known name, with positions for sequences of this length."""
+    import transformers
+
+    row = _table()[known(name)]
+    model_class = getattr(transformers, row["class"])
+    config = model_class.config_class(**row["fields"])
+    return model_class, with_positions(config, length)
+
+
+def with_positions(config, length):
+    """The configuration, with room for sequences of this length: published rows stretch a model's table of positions."""
+    for name in ("max_position_embeddings", "n_positions"):
+        if length and getattr(config, name, None) and getattr(config, name) < length:
+            setattr(config, name, length)
+    return config
+
+
+def from_sizes(sizes, length=None):
+    """(transformers class, configuration) of a model given by its sizes, as a published row gives them."""
+    missing = [name for name in NEEDED if not isinstance(sizes.get(name), int)]
+    if missing:
+        raise ValueError(f"config: {', '.join(missing)} missing: give {', '.join(NEEDED)} as whole numbers")
+    for name, most in LARGEST.items():
+        if not 0 <= (sizes.get(name) or 0) <= most:
+            raise ValueError(f"config: {name}={sizes[name]}: no model is that large: {most:,} at most")
+    if sizes["hidden"] < 1 or sizes["layers"] < 1 or sizes["heads"] < 1:
+        raise ValueError("config: hidden, layers and heads must be 1 or more")
+    make = (
+        _image_model if not sizes["vocab"] else _mixture if sizes.get("experts") else _gpt if _plain(sizes) else _llama
+    )
+    model_class, config = make(sizes)
+    return model_class, with_positions(config, length)
+
+
+def _plain(sizes):
+    """Whether the feed-forward network has two matrices, not the three of SwiGLU."""
+    described = f"{sizes.get('arch', '')} {sizes.get('name', '')}".lower()
+    if any(word in described for word in GATED):
+        return False
+    if any(word in described for word in PLAIN):
+        return True
+    head = sizes.get("head_dim") or sizes["hidden"] // sizes["heads"]
+    attention = 2 * sizes["hidden"] * head * (sizes["heads"] + (sizes.get("kv_heads") or sizes["heads"]))
+    if sizes.get("parameters"):
+        rest = sizes["parameters"] - sizes["layers"] * attention - sizes["hidden"] * sizes["vocab"]
+        return rest < 2.6 * sizes["layers"] * sizes["hidden"] * sizes["ffn"]
+    return sizes["ffn"] == 4 * sizes["hidden"]
+
+
+def _common(sizes):
+    return {
+        "hidden_size": sizes["hidden"],
+        "num_hidden_layers": sizes["layers"],
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes.get("kv_heads") or sizes["heads"],
+        "head_dim": sizes.get("head_dim") or sizes["hidden"] // sizes["heads"],
+        "vocab_size": sizes["vocab"],
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": bool(sizes.get("tied")),
+    }
+
+
+def _llama(sizes):
+    from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+    if sizes["hidden"] % sizes["heads"]:  # Llama's configuration refuses these
+        return MistralForCausalLM, MistralConfig(intermediate_size=sizes["ffn"], sliding_window=None, **_common(sizes))
+    bias = "bias" in str(sizes.get("arch", ""))
+    return LlamaForCausalLM, LlamaConfig(intermediate_size=sizes["ffn"], attention_bias=bias, **_common(sizes))
+
+
+def _gpt(sizes):
+    """A GPT whose heads need not divide its width, and may share keys and values."""
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        GPTBigCodeConfig,
+        GPTBigCodeForCausalLM,
+        GPTNeoXConfig,
+        GPTNeoXForCausalLM,
+    )
+
+    dropout = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+    described = str(sizes.get("arch", ""))
+    if "NeoX" in described and not sizes["hidden"] % sizes["heads"]:
+        fields = {k: v for k, v in _common(sizes).items() if k not in ("head_dim", "num_key_value_heads")}
+        return GPTNeoXForCausalLM, GPTNeoXConfig(intermediate_size=sizes["ffn"], **fields)
+    fields = {
+        "n_embd": sizes["hidden"],
+        "n_layer": sizes["layers"],
+        "n_head": sizes["heads"],
+        "n_inner": sizes["ffn"],
+        "vocab_size": sizes["vocab"],
+        "n_positions": 2048,
+        **dropout,
+    }
+    if sizes.get("kv_heads") == 1:
+        return GPTBigCodeForCausalLM, GPTBigCodeConfig(multi_query=True, **fields)
+    shared = (sizes.get("kv_heads") or sizes["heads"]) != sizes["heads"]
+    if (
+        shared
+        or sizes["hidden"] % sizes["heads"]
+        or (sizes.get("head_dim") or 0) * sizes["heads"] not in (0, sizes["hidden"])
+    ):
+        return _llama(
+            {**sizes, "ffn": round(sizes["ffn"] * 2 / 3), "arch": ""}
+        )  # as many parameters, in three matrices
+    kernel = "gelu" if "written out" not in described else "gelu_new"
+    return GPT2LMHeadModel, GPT2Config(
+        activation_function=kernel, tie_word_embeddings="untied" not in described, **fields
+    )
+
+
+def _mixture(sizes):
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    if sizes.get("dense_layers") or sizes.get("shared_experts"):
+        raise ValueError("config: mixtures with dense layers or shared experts are not predicted yet")
+    return Qwen3MoeForCausalLM, Qwen3MoeConfig(
+        intermediate_size=sizes["ffn"],
+        moe_intermediate_size=sizes.get("expert_ffn") or sizes["ffn"],
+        num_experts=sizes["experts"],
+        num_experts_per_tok=sizes["top_k"],
+        **_common(sizes),
+    )
+
+
+def _image_model(sizes):
+    """A ViT whose patches make as many tokens as the row says, one of them for the class."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    side = round((sizes.get("tokens", 197) - 1) ** 0.5)
+    ffn = sizes["ffn"] if "SwiGLU" not in str(sizes.get("arch", "")) else sizes["ffn"] * 3 // 2
+    return ViTForImageClassification, ViTConfig(
+        hidden_size=sizes["hidden"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        intermediate_size=ffn,
+        image_size=16 * side,
+        patch_size=16,
+        num_labels=1000,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )

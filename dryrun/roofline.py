@@ -1,0 +1,231 @@
+"""Kernels and a GPU: seconds.
+
+Each kernel takes `launch + max(mathematics, bytes) + overlap x min(mathematics, bytes)`. Mathematics is padded to the tiles
+of a matrix product and to whole waves of multiprocessors. What the L2 cache still holds is not read again. A dozen
+constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
+`data/constants.json` holds them with their date.
+
+A list of steps becomes one table of numbers, so that `fit` can try thousands of constants in seconds.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from . import hardware
+
+# Columns of efficiency: which constant says how much of the peak a kernel reaches.
+PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, MEMORY = range(
+    9
+)
+HBM, GDDR, GDDR_LARGE_CACHE = range(3)
+LARGE_CACHE = 24  # MB
+FULL, POWER_LIMITED, HALF_RATE = range(3)  # how a GPU's tensor cores are held back
+TILES = (
+    (256, 128, 1.0),
+    (128, 128, 0.95),
+    (128, 64, 0.80),
+    (64, 64, 0.60),
+)  # and how well each keeps tensor cores busy
+TILES_FP32 = ((128, 128, 1.0), (128, 64, 0.95), (64, 64, 0.85), (64, 32, 0.70))
+SPLITS = (1, 2, 4, 8, 16)  # of the inner dimension, where there are too few tiles
+SMALLEST_SPLIT = 256
+FEW_ROWS = 8  # fewer rows than that are no work for tensor cores
+TENSOR_FP32 = {"ampere", "ada", "hopper", "blackwell", "geforce"}  # they have TF32
+# MB of L2 and multiprocessors of a family, where an accelerator's row has none.
+CACHES = {
+    "pascal": 4,
+    "volta": 6,
+    "turing": 6,
+    "ampere": 40,
+    "ada": 48,
+    "hopper": 50,
+    "blackwell": 126,
+}
+UNITS = {"hopper": 132, "blackwell": 148}
+RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
+POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the roofline needs to know of a GPU. Peaks are dense, in FLOP/s; bandwidths in bytes/s."""
+
+    name: str
+    half: float
+    tf32: float
+    fp32: float
+    fp8: float
+    bandwidth: float
+    multiprocessors: int
+    cache: float
+    architecture: str
+    memory: float
+    link: float  # to other GPUs of the node, in one direction; 0 where unknown
+    held_back: int  # FULL, POWER_LIMITED or HALF_RATE
+    memory_type: int  # HBM, GDDR or GDDR_LARGE_CACHE, which reach different shares of their peaks
+
+
+@lru_cache(maxsize=256)
+def processor(name):
+    """The GPU that somebody calls `name`; ValueError with the nearest names if there is none."""
+    row = hardware.accelerator(name)
+    needed = {"peak in 16 bits": row.half, "peak in fp32": row.get("fp32"), "bandwidth": row.get("bandwidth")}
+    missing = [what for what, value in needed.items() if not value]
+    if missing or row.family not in CACHES:
+        reason = (
+            f"{missing[0]} is not in dryrun/data/accelerators.json"
+            if missing
+            else f"it is no GPU but {row.vendor} {row.family}"
+        )
+        raise ValueError(
+            f"gpu={row.key!r}: no time is predicted, because its {reason}" if missing else f"gpu={row.key!r}: {reason}"
+        )
+    link = hardware.LINKS.get(row.get("peer_link"))
+    family = (
+        "geforce" if row.family == "blackwell" and not str(row.get("peer_link")).startswith("NVLink") else row.family
+    )
+    return Processor(
+        row.key,
+        (row.half if row.family != "pascal" else row.get("fp32")) * 1e12,  # its fp16 sums in fp32 run at the fp32 rate
+        (row.get("tf32") or row.half / 2) * 1e12,
+        row.get("fp32") * 1e12,
+        (row.get("fp8") or row.half) * 1e12,
+        row.get("bandwidth") * 1e9,
+        row.get("units") or UNITS[row.family],
+        (row.get("l2") or CACHES[row.family]) * 1e6,
+        family,
+        (row.get("memory") or 0) * 1e9,
+        link.gb_per_s * 1e9 if link else 0.0,
+        _held_back(row),
+        _memory_type(row),
+    )
+
+
+def _memory_type(row):
+    if not str(row.get("memory_type")).startswith("GDDR"):
+        return HBM
+    return GDDR_LARGE_CACHE if (row.get("l2") or 0) >= LARGE_CACHE else GDDR
+
+
+def _held_back(row):
+    """GeForce multiplies 16 bits with fp32 sums at half rate, so it reaches nearly all of that peak."""
+    if row.half / row.get("fp32") < (4.5 if row.family == "turing" else 2.5):
+        return HALF_RATE
+    return POWER_LIMITED if row.get("tdp") and row.get("tdp") <= POWER_LIMIT else FULL
+
+
+@lru_cache(maxsize=200_000)
+def padded(shape, multiprocessors, tensor):
+    """FLOPs of a matrix product with the padding of its tiles and of the last wave, for the best tile."""
+    m, n, k, many = shape
+    best = math.inf
+    for rows, columns, share in TILES if tensor else TILES_FP32:
+        for tall, wide in {(rows, columns), (columns, rows)}:
+            tiles = math.ceil(m / tall) * math.ceil(n / wide) * many
+            for split in SPLITS:
+                if split > 1 and k / split < SMALLEST_SPLIT:
+                    break
+                waves = math.ceil(tiles * split / multiprocessors)
+                work = waves * multiprocessors * 2 * tall * wide * math.ceil(k / split) / share
+                best = min(best, work * (1.02 if split > 1 else 1))
+    return best
+
+
+class Table:
+    """Kernels of many steps as columns of numbers: one row a kernel, `starts` where each step begins."""
+
+    def __init__(self):
+        self.rows, self.starts, self.steps = [], [], 0
+
+    def add(self, kernels, gpu, precision="", weight_bytes=None):
+        """Adds one step: {kernel: count} on a `Processor`.
+
+        precision: "tf32" or "fp8" changes the peak of the products. weight_bytes: of one weight that decoding reads,
+        where it is not 16 bits.
+        """
+        self.starts.append(len(self.rows))
+        moved = launches = 0.0  # of kernels without mathematics: their seconds are a sum, so one row holds them all
+        for kernel, count in kernels.items():
+            row = _columns(kernel, count, gpu, precision, weight_bytes)
+            if row[0] == MEMORY:
+                moved, launches = moved + count * row[2], launches + count * row[3]
+            else:
+                self.rows.append(row)
+        self.rows.append((MEMORY, 0.0, moved, launches, 1.0, FULL, gpu.memory_type))
+        self.steps += 1
+
+    def columns(self):
+        if not isinstance(self.rows, np.ndarray):
+            self.rows = np.array(self.rows, dtype=float).reshape(-1, 7)
+            self._kind = self.rows[:, 0].astype(int)
+        return self._kind, *self.rows[:, 1:].T
+
+    def only(self, indices):
+        """These steps alone."""
+        self.columns()
+        ends = [*self.starts[1:], len(self.rows)]
+        found = Table()
+        pieces = [self.rows[self.starts[index] : ends[index]] for index in indices]
+        found.starts = list(np.cumsum([0, *(len(piece) for piece in pieces[:-1])])) if pieces else []
+        found.rows = np.concatenate(pieces) if pieces else np.empty((0, 7))
+        found._kind, found.steps = found.rows[:, 0].astype(int), len(pieces)
+        return found
+
+    def seconds(self, constants, parts=False):
+        """Seconds of each step; with `parts`, also those bound by mathematics, by bandwidth and by launches."""
+        kind, mathematics, moved, launches, counts, held_back, memory = self.columns()
+        clock = np.array([1.0, constants["power_limited"], constants["half_rate"]])[held_back.astype(int)]
+        mathematics = mathematics / (efficiencies(constants)[kind] * clock)
+        type_share = np.array([1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"]])[
+            memory.astype(int)
+        ]
+        moved = moved / (constants["bandwidth"] * type_share)
+        both = np.maximum(mathematics, moved) + constants["overlap"] * np.minimum(mathematics, moved)
+        launching = launches * constants["launch"]
+        total = np.add.reduceat(counts * (both + launching), self.starts)
+        if not parts:
+            return total
+        first = mathematics >= moved
+        split = (both * first, both * ~first, launching)
+        return total, [np.add.reduceat(counts * part, self.starts) for part in split]
+
+
+def efficiencies(constants):
+    """The share of its peak that each kind of kernel reaches, in the order of the columns."""
+    product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
+    recent, attention = product * constants["product_recent"], constants["attention_recent"]
+    fp32, fp8 = constants["product_fp32"], recent * constants["product_fp8"]
+    return np.array([product, recent, fp32, fp8, forward, backward, forward * attention, backward * attention, 1.0])
+
+
+def _columns(kernel, count, gpu, precision, weight_bytes):
+    """(kind, seconds of mathematics at the peak, seconds of memory at the peak, launches, count, power-limited)."""
+    fp32 = kernel.dtype == "float32"
+    tensor = (not fp32 and gpu.architecture != "pascal") or (precision == "tf32" and gpu.architecture in TENSOR_FP32)
+    peak = gpu.half if not fp32 else gpu.tf32 if precision == "tf32" else gpu.fp32
+    moved = kernel.bytes - sum(size for distance, size in kernel.reused if distance < gpu.cache)
+    kind, mathematics = MEMORY, 0.0
+    if kernel.kind == "product":
+        kind, mathematics = _product(kernel, gpu, peak, tensor, precision)
+        if weight_bytes is not None and kernel.shape[3] == 1:
+            m, n, k, _ = kernel.shape
+            moved = 2 * m * k + 2 * m * n + n * k * weight_bytes
+    elif kernel.kind == "attention":
+        kind = (BACKWARD if kernel.phase == "backward" else FORWARD) + (2 if gpu.architecture in RECENT else 0)
+        mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak
+    held_back = FULL if kernel.kind == "memory" or (gpu.held_back == HALF_RATE and not tensor) else gpu.held_back
+    return kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type
+
+
+def _product(kernel, gpu, peak, tensor, precision):
+    if kernel.shape[0] <= FEW_ROWS:
+        return PRODUCT_FP32, kernel.flops / gpu.fp32
+    work = padded(kernel.shape, gpu.multiprocessors, tensor) if min(kernel.shape) > 0 else kernel.flops
+    if not tensor:
+        return PRODUCT_FP32, work / peak
+    if precision == "fp8" and kernel.dtype != "float32" and kernel.shape[3] == 1:
+        return PRODUCT_FP8, work / gpu.fp8
+    return (PRODUCT_RECENT if gpu.architecture in RECENT else PRODUCT), work / peak

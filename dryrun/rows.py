@@ -1,0 +1,247 @@
+"""What a published row ran, as a `Workload` on a `Setting`: the one place that reads the schema of `data/published.json`.
+
+An unknown model or GPU is a ValueError of one line, so that the other rows go on.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+
+from .roofline import processor
+from .workload import Workload
+
+# Frameworks that run PyTorch's operators one by one. All others have fused kernels, launched from C++ or CUDA graphs.
+EAGER_FRAMEWORKS = (
+    "pytorch",
+    "transformers",
+    "accelerate",
+    "deepspeed",
+    "peft",
+    "trl",
+    "unsloth",
+    "flexgen",
+    "lightning",
+)
+GRAPHS = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
+WEIGHT_BYTES = {
+    "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "int8": 1.0, "q8_0": 8.5 / 8, "int4-32": 0.5 + 4 / 32, "int4-64": 0.5 + 4 / 64,
+    "int4-128": 0.5 + 4 / 128, "q4_k_m": 4.85 / 8, "q4_0": 4.5 / 8, "fp8": 1.0, "nf4": 0.5 + 1 / 16,
+}  # fmt: skip
+KINDS = {"prefill": "forward"}
+NOT_BEFORE_AMPERE, BEFORE_AMPERE = ("bf16", "fp8", "mxfp8"), ("pascal", "volta", "turing")
+HALF = ("bf16", "fp16", "nf4", "int4", "int8", "fp8", "mxfp8", "q4", "q8")
+OLD_MODELS = ("bert", "vit")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a workload runs, and how many steps make one measurement."""
+
+    gpu: str
+    gpus: int = 1
+    gpus_per_node: int = 1
+    strategy: str = ""  # "", ddp, fsdp2
+    tensor: int = 1  # ranks that split a matrix
+    pipeline: int = 1
+    accumulation: int = 1
+    optimizer: str = "adamw"
+    state: str = ""  # "master": 16-bit weights beside fp32 ones
+    precision: str = "bf16"
+    host: str = "eager"  # what launches: eager, script (TorchScript), c++ or graphs (CUDA graphs)
+    weight_bytes: float = 2.0
+    link: float = 0.0  # bytes/s in one direction, where known
+    context: int = 0  # tokens in the KV cache when decoding
+
+
+def run_of(row):
+    """(Workload, Setting) of a published row. Raises ValueError in one line where it cannot be predicted."""
+    kind = _kind(row)
+    for name in ("gpu", "model", "batch", "precision"):
+        if row.get(name) is None:
+            raise ValueError(f"{name} is not stated")
+    refused = _refused(row, kind, processor(row["gpu"]))
+    if refused:
+        raise ValueError(refused)
+    parallel = _parallel(row)
+    method = row.get("method") if isinstance(row.get("method"), dict) else {}
+    quantized = str(method.get("quant") or "")
+    precision = row["precision"]
+    weights, autocast = _dtypes(precision)
+    fused = bool(row.get("compiled")) or _fuses(row) or bool(row.get("fused_kernels"))
+    workload = Workload(
+        model=json.dumps({"name": row["model"], **row["config"]}, sort_keys=True)
+        if row.get("config")
+        else row["model"],
+        batch=_whole(row, "batch"),
+        length=_length(row, kind),
+        kind=kind,
+        weights=weights,
+        autocast=autocast,
+        checkpointing=int(row.get("checkpointing") or 0),
+        attention=_attention(row, kind),
+        compiled=fused,
+        rank=(method.get("rank") or 16) if method else 0,
+        targets=method.get("targets", "") if method else "",
+        four_bit=bool(quantized) and quantized != "None",
+        loss=row.get("loss", "model") if kind == "train" else "model",
+        fused_loss=bool(row.get("fused_loss")),
+    )
+    return workload, Setting(
+        gpu=row["gpu"],
+        gpus=row["gpus"] or 1,
+        gpus_per_node=row.get("gpus_per_node") or min(row["gpus"] or 1, 8),
+        accumulation=row.get("accumulation") or 1,
+        optimizer=row.get("optimizer") or "",
+        state="master" if precision == "fp16_o2" else "",
+        precision=precision,
+        host=_host(row, kind),
+        weight_bytes=_weight_bytes(precision),
+        context=_context(row) if kind == "decode" else 0,
+        **parallel,
+    )
+
+
+def _kind(row):
+    kind = KINDS.get(row["kind"], row["kind"])
+    if kind == "memory" and "train" in row["klass"]:
+        return "train"
+    if kind not in ("train", "forward", "decode"):
+        raise ValueError(f"kind {kind!r} is not predicted: train, forward and decode are")
+    return kind
+
+
+def _refused(row, kind, gpu):
+    """Why there is no prediction for such a run, or None."""
+    precision = row["precision"]
+    if row.get("offload"):
+        return "offload to the host is not predicted"
+    if kind == "forward" and _weight_bytes(precision) < 1:
+        return "a prefill with 4-bit weights is not predicted"
+    if kind == "forward" and row.get("framework") == "llama.cpp":
+        return "a prefill with llama.cpp's own kernels is not predicted"
+    if kind == "decode" and precision.startswith("nf4"):
+        return "decoding with bitsandbytes is not predicted"
+    if kind == "train" and precision.startswith(NOT_BEFORE_AMPERE) and gpu.architecture in BEFORE_AMPERE:
+        return f"{gpu.name} has no {precision}"
+    return None
+
+
+def _whole(row, name):
+    value = row[name]
+    if not isinstance(value, int) or not 1 <= value <= 1_000_000:
+        raise ValueError(f"{name}={value!r}: a whole number from 1 to 1,000,000 is expected")
+    return value
+
+
+def _length(row, kind):
+    if kind == "decode":
+        return 1
+    length = row.get("seq")
+    if length is None:
+        if "vit" in row["model"] or "beit" in row["model"] or "clip" in row["model"]:
+            return 0
+        raise ValueError("seq is not stated")
+    if not isinstance(length, int) or not 0 <= length <= 10_000_000:
+        raise ValueError(f"seq={length!r}: a whole number up to 10,000,000 is expected")
+    return length
+
+
+def _dtypes(precision):
+    """(dtype of the weights, dtype of autocast)."""
+    if precision.startswith("amp"):
+        return "float32", "bfloat16"
+    if precision in ("fp32", "tf32"):
+        return "float32", ""
+    if not precision.startswith(HALF):
+        raise ValueError(f"precision {precision!r} is not predicted")
+    return "bfloat16", ""  # fp16 and bf16 run the same kernels
+
+
+def _attention(row, kind):
+    if row.get("attention") != "eager":
+        return "fused"
+    old = (
+        row["model"].startswith(OLD_MODELS)
+        and kind != "decode"
+        and "pytorch-image-models" not in str(row.get("source"))
+    )
+    return "old" if old else "eager"
+
+
+def _fuses(row):
+    """Whether the framework runs fused kernels of its own, as everything does that is not eager PyTorch."""
+    return not str(row.get("framework") or "pytorch").lower().startswith(EAGER_FRAMEWORKS)
+
+
+def _host(row, kind):
+    if (
+        row.get("cudagraph")
+        or row.get("framework") in GRAPHS
+        or (kind == "decode" and row.get("compiled") and not _fuses(row))
+    ):
+        return "graphs"
+    if _fuses(row) and row.get("framework") != "megatron":
+        return "c++"
+    return "script" if row.get("torchscript") else "eager"
+
+
+def _weight_bytes(precision):
+    if precision in WEIGHT_BYTES:
+        return WEIGHT_BYTES[precision]
+    if precision.startswith("q4"):
+        return WEIGHT_BYTES["q4_k_m"]
+    return 1.0 if precision.startswith(("fp8", "mxfp8", "int8", "q8")) else 2.0
+
+
+def _context(row):
+    """Tokens in the KV cache in the middle of a generation: the prompt that the row states and half of what is generated."""
+    generated = {"pytorch": 200, "llama.cpp": 1024}.get(row.get("framework"), 128)
+    return (row.get("seq") or 0) + generated // 2
+
+
+def _parallel(row):
+    """strategy, tensor and pipeline of a row."""
+    stated, count = row.get("parallel") or {}, row["gpus"] or 1
+    if stated.get("cp", 1) > 1:
+        raise ValueError("context parallelism is not predicted")
+    if stated.get("ep", 1) > 1:
+        raise ValueError("expert parallelism is not predicted")
+    tensor, pipeline = stated.get("tp", 1), stated.get("pp", 1)
+    if row.get("klass") in ("train-tp",) and not stated:
+        raise ValueError("tensor parallelism of unstated degree is not predicted")
+    if "layers_in_turn" in stated or "layers-split" in str(row.get("klass")):
+        return {"strategy": "", "tensor": 1, "pipeline": 1}  # one GPU after the other: as if one had all layers
+    if row.get("kind") in ("decode", "forward") and count > 1 and tensor == 1:
+        tensor = count
+    data = count // (tensor * pipeline)
+    sharded = "fsdp" in stated or stated.get("zero") == 3 or "fsdp" in str(row.get("klass"))
+    strategy = "" if data <= 1 else "fsdp2" if sharded or not stated else "ddp"
+    return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline}
+
+
+def tokens(row):
+    """Tokens of one measured step on one GPU."""
+    return (row["batch"] or 0) * (row.get("seq") or 0) * (row.get("accumulation") or 1)
+
+
+def klass_of(workload, setting):
+    """The class whose errors a prediction shares."""
+    if workload.kind == "decode":
+        return "decode"
+    if workload.kind == "forward":
+        return "forward"
+    if setting.precision.startswith(("fp8", "mxfp8")):
+        return "fp8"
+    if setting.tensor > 1 or setting.pipeline > 1:
+        return "tensor and pipeline parallel"
+    if '"experts"' in workload.model or "mixtral" in workload.model or "-a3b" in workload.model:
+        return "mixture of experts"
+    if workload.four_bit:
+        return "QLoRA"
+    if workload.rank:
+        return "LoRA"
+    return "training, many GPUs" if setting.gpus > 1 else "training, one GPU"
+
+
+def log_error(predicted, measured):
+    return math.log(predicted / measured)

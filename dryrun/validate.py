@@ -1,0 +1,106 @@
+"""Errors of the predictions on published measurements: `python -m dryrun validate [--rows FILE]`.
+
+Without FILE the rows of `data/published.json` are judged: each by constants that were fitted without its source, without its
+GPU family, and, in the table and the last line, without a random fifth of the rows that it is in. Rows of a FILE are judged by the constants of all rows
+of `data/published.json`: give rows that are not in it. A row that cannot be predicted is one line, and the others go on.
+"""
+
+import math
+import statistics
+import sys
+
+import numpy as np
+
+from . import predict, published
+from .fit import family_of, fold_of, groups_of, judged, of_group, pairs_of, source_of
+
+TITLE = f"{'':34}{'rows':>5} {'median':>8} {'p90':>8} {'bias':>8} {'low-high':>9}"
+
+
+def main(path=None):
+    """Prints a table of errors; the last line is the summary. Returns the exit status."""
+    try:
+        rows = read(path)
+    except (OSError, ValueError, RecursionError) as error:
+        sys.exit(f"error: {' '.join(str(error).split())[:300]}")
+    data = judged(rows)
+    for problem in data.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if not data.rows:
+        sys.exit("error: no row of these can be predicted: see the lines above")
+    if path:
+        report(data, predict.prediction_errors(data, predict.fitted()["constants"]))
+    else:
+        cross_validated(data)
+    return 0
+
+
+def read(path):
+    """Rows in the schema of data/published.json; those with a problem of their own are named and left out."""
+    rows, problems = published.checked(path or published.DEFAULT)
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return rows
+
+
+def cross_validated(data):
+    held = predict.fitted()["held_out"]
+    for name, of in (("family", family_of), ("source", source_of)):
+        errors, inside = held_out(data, held[name], of)
+        print(f"without the {'GPU family' if name == 'family' else 'source'} of the row: {summary(errors, inside)}")
+    errors, inside = held_out(data, held["fold"], fold_of)
+    ratios(data, errors)
+    print()
+    report(data, (errors, inside))
+
+
+def held_out(data, constants, of):
+    """(errors, whether each is inside low and high) with the constants of the group that leaves the row out."""
+    groups = groups_of(data, of)
+    errors, inside = np.zeros(len(groups)), np.zeros(len(groups), bool)
+    for group in set(groups):
+        mine = groups == group
+        found = predict.prediction_errors(data, of_group(constants, group))
+        errors[mine], inside[mine] = found[0][mine], found[1][mine]
+    return errors, inside
+
+
+def report(data, judged_errors):
+    errors, inside = judged_errors
+    classes = np.array(data.runs.classes(predict.fitted()["constants"]))
+    print(TITLE)
+    for title, names in (("class", classes), ("GPU", np.array([row["gpu"] for row in data.rows]))):
+        print(f"by {title}")
+        for name in sorted(set(names)):
+            mine = names == name
+            print(line(f"  {name}", errors[mine], inside[mine]))
+    print()
+    print(f"rows {len(errors)}  {summary(errors, inside)}")
+
+
+def line(name, errors, inside):
+    middle, tail = percent(errors)
+    bias = 100 * (math.exp(statistics.median(errors)) - 1)
+    return f"{name:34}{len(errors):5} {middle:7.1f}% {tail:7.1f}% {bias:+7.1f}% {100 * np.mean(inside):8.0f}%"
+
+
+def summary(errors, inside):
+    middle, tail = percent(errors)
+    return f"median {middle:.1f} %  p90 {tail:.1f} %  within low-high {100 * np.mean(inside):.0f} %"
+
+
+def percent(errors):
+    """(median, ninth of ten) of how far predictions are from measurements, in percent of the measured seconds."""
+    off = np.sort(100 * np.abs(np.exp(errors) - 1))
+    return float(np.median(off)), float(off[min(len(off) - 1, math.ceil(0.9 * len(off)) - 1)])
+
+
+def ratios(data, errors):
+    """Prints how far the predicted effect of one change is from the measured one."""
+    found = pairs_of(data, errors)
+    for name, off in sorted(found.items()):
+        print(f"ratio, {name} changed: pairs {len(off)}  median {percent(np.array(off))[0]:.1f} %")
+    every = [error for off in found.values() for error in off]
+    if every:
+        middle, tail = percent(np.array(every))
+        print(f"ratios: pairs {len(every)}  median {middle:.1f} %  p90 {tail:.1f} %")

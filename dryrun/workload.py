@@ -1,0 +1,272 @@
+"""What runs: a model, a batch, a precision, a method; and its trace, kept in the user's cache folder.
+
+A `Workload` says all that its kernels depend on, so its text is the key of the cache. The key also holds the code of the
+modules that trace: a change of theirs makes a new trace.
+"""
+
+import ast
+import contextlib
+import copy
+import hashlib
+import json
+import math
+import os
+import pickle
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import transformers
+from torch import nn
+from transformers import AttentionInterface
+from transformers.initialization import no_init_weights
+
+from . import adapters, depth, models, trace
+from .gpu_operators import GpuOperators
+from .kernels import Kernels, Recorder, deep, eager, fused
+from .tracker import Tracker
+
+TRACING = ("kernels.py", "workload.py", "adapters.py", "trace.py", "tracker.py", "gpu_operators.py")
+OLD_ATTENTION = "attention_of_2020"
+FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One step on one device.
+
+    model: a name of `models`, the sizes of a published row as JSON, or the text of a config.json.
+    kind: "train" (forward and backward pass; the optimizer's time is computed apart), "forward" or "decode" (one token).
+    weights: dtype of the weights; autocast: dtype of the products, or "". checkpointing: every n-th layer, or 0.
+    attention: "fused", "eager", or "old" for what was written until 2023: each operator apart.
+    rank and targets: of LoRA, 0 for full fine-tuning; four_bit: QLoRA.
+    """
+
+    model: str
+    batch: int
+    length: int
+    kind: str = "train"
+    weights: str = "bfloat16"
+    autocast: str = ""
+    checkpointing: int = 0
+    attention: str = "fused"
+    compiled: bool = False
+    rank: int = 0
+    targets: str = ""
+    four_bit: bool = False
+    loss: str = "model"  # or "sum": of the logits, as some benchmarks take
+    fused_loss: bool = False  # the logits are not kept: see `predict.without_loss_kernels`
+
+
+@dataclass
+class Traced:
+    """Kernels, parameters and memory of a step on one device."""
+
+    kernels: Kernels = field(default_factory=Kernels)
+    parameters: int = 0
+    trainable: int = 0
+    tensors: int = 0  # that the optimizer changes
+    layers: int = 0
+    width: int = 0
+    vocabulary: int = 0
+    keys: int = 0  # bytes of the KV cache of one token, in 16 bits
+    weight_bytes: int = 0  # of products that read a weight, once
+    memory: trace.Trace = None
+
+
+def config_of(workload):
+    """(transformers class, configuration) that the workload's model names."""
+    if not workload.model.startswith("{"):
+        return models.configuration(workload.model, workload.length)
+    values = json.loads(workload.model)
+    if "model_type" not in values:
+        return models.from_sizes(values, workload.length)
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    from .__main__ import class_of
+
+    config = CONFIG_MAPPING[values["model_type"]].from_dict(values)
+    return class_of(config, Path("config.json")), models.with_positions(config, workload.length)
+
+
+def traced(workload):
+    """The workload's trace, from the cache or made now."""
+    path = cache_folder() / f"{_key(workload)}.pickle"
+    if path.is_file():
+        with contextlib.suppress(Exception), path.open("rb") as file:  # a damaged file is traced again
+            return pickle.load(file)
+    result = run(workload)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(pickle.dumps(result))
+    partial.replace(path)
+    return result
+
+
+def cache_folder():
+    base = os.environ.get("DRYRUN_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dryrun" / _code()
+
+
+def _key(workload):
+    text = repr(workload)
+    if not workload.model.startswith("{"):
+        text += json.dumps(models._table()[models.known(workload.model)]["fields"], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _code():
+    here = Path(__file__).parent
+    text = "".join(
+        ast.dump(ast.parse((here / name).read_text(encoding="utf-8"))) for name in TRACING
+    )  # without comments
+    return hashlib.sha256(f"{torch.__version__} {transformers.__version__} {text}".encode()).hexdigest()[:12]
+
+
+def run(workload):
+    """Traces the workload. A deep model is the line through two shallow ones."""
+    model_class, config = config_of(workload)
+    number = layers_of(config)
+    few = FEW_LAYERS
+    if number <= few[1]:
+        return _run(workload, model_class, config, number)
+    low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
+    result = copy.copy(high)
+    share = (number - few[0]) / (few[1] - few[0])
+    result.kernels = deep(low.kernels, high.kernels, few, number)
+    for name in ("parameters", "trainable", "tensors", "keys", "weight_bytes"):
+        first, last = getattr(low, name), getattr(high, name)
+        setattr(result, name, round(first + (last - first) * share))
+    result.layers = number
+    if high.memory is not None:
+        result.memory = depth.line_of([low.memory, high.memory], few, number, trace.Trace())
+    return result
+
+
+def layers_of(config):
+    return getattr(config, "num_hidden_layers", None) or config.n_layer
+
+
+def _with_layers(config, number):
+    config = depth.with_layers(config, number)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:number]
+    return config
+
+
+def _run(workload, model_class, config, number):
+    attention = _attention(workload, model_class)
+    autocast = getattr(torch, workload.autocast) if workload.autocast else None
+    result = Traced(layers=number)
+    with trace.fake(), no_init_weights(), GpuOperators("auto"):
+        model = trace.build_model(model_class, config, getattr(torch, workload.weights), attention)
+        model.tie_weights()  # what building without initial values leaves out
+        if workload.kind == "train":
+            _train(workload, model, autocast, result)
+        else:
+            _forward(workload, model, autocast, result)
+    result.parameters = sum(p.numel() for p in model.parameters()) + sum(
+        2 * b.numel() for n, b in model.named_buffers() if n.endswith("packed")
+    )
+    changed = [p for p in model.parameters() if p.requires_grad]
+    result.trainable, result.tensors = sum(p.numel() for p in changed), len(changed)
+    result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
+    heads = config.num_attention_heads
+    head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    result.keys = 2 * 2 * number * head * (getattr(config, "num_key_value_heads", None) or heads)
+    return result
+
+
+def _attention(workload, model_class):
+    """The `attn_implementation` of transformers; some models have only the one that writes all scores."""
+    if workload.attention == "old":
+        return OLD_ATTENTION
+    if not model_class._supports_sdpa:
+        return "eager"
+    return trace.implementation("eager" if workload.attention == "eager" else "auto")
+
+
+def _train(workload, model, autocast, result):
+    model.train()
+    if workload.rank:
+        # Without autocast peft still keeps the adapters in fp32; frameworks that train in pure bf16 do not.
+        adapters.apply(model, workload.rank, workload.targets, four_bit=workload.four_bit)
+    if workload.checkpointing:
+        trace.checkpoint_layers(model, workload.checkpointing)
+    optimizer = trace.OPTIMIZERS["adamw"]([p for p in model.parameters() if p.requires_grad])
+    trace.create_state(model, optimizer)
+    batch = inputs(workload, model)
+    if workload.loss == "sum":
+        batch.pop("labels", None)
+    recorder = Recorder()
+    result.memory = trace.Trace(parameters=sum(p.numel() for p in model.parameters()))
+    with Tracker(model, optimizer, batch) as tracker:
+        trace.end_part_in_mid_backward(model, tracker)
+        with recorder:
+            with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+                out = model(**batch)
+                loss = out.logits.sum() if workload.loss == "sum" else out.loss
+            del out
+            result.memory.after_forward = tracker.snapshot()
+            tracker.part()
+            loss.backward()
+            del loss
+            tracker.part()
+        optimizer.step()
+        optimizer.zero_grad()
+        tracker.part()
+    result.memory.take(tracker)
+    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+
+
+def _forward(workload, model, autocast, result):
+    model.eval()
+    batch = inputs(workload, model)
+    batch.pop("labels", None)
+    for name in ("start_positions", "end_positions"):
+        batch.pop(name, None)
+    recorder = Recorder()
+    with torch.no_grad(), recorder, torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+        model(**batch)
+    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+    weights = {id(p): p.numel() for p in model.parameters() if p.dim() == 2}
+    embedding = model.get_input_embeddings()
+    tied = getattr(model.config, "tie_word_embeddings", False)
+    unread = embedding.weight.numel() if isinstance(embedding, nn.Embedding) and not tied else 0
+    result.weight_bytes = sum(weights.values()) - unread
+
+
+def inputs(workload, model):
+    """Fake inputs of the kind that the model takes."""
+    dtype = next(model.parameters()).dtype
+    length = 1 if workload.kind == "decode" else workload.length
+    if hasattr(model.config, "image_size"):
+        side = model.config.image_size
+        batch = {"pixel_values": torch.zeros(workload.batch, 3, side, side, dtype=dtype)}
+        if type(model).__name__.endswith("Classification"):
+            batch["labels"] = torch.zeros(workload.batch, dtype=torch.long)
+        return batch
+    ids = torch.zeros(workload.batch, length, dtype=torch.long)
+    if type(model).__name__.endswith("QuestionAnswering"):
+        ends = torch.zeros(workload.batch, dtype=torch.long)
+        return {"input_ids": ids, "start_positions": ends, "end_positions": ends}
+    if not type(model).__name__.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel", "Classification")):
+        return {"input_ids": ids}
+    return trace.language_batch(model, workload.batch, length)
+
+
+def _old_attention(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **kwargs):
+    """Attention as written until 2023: divide, add the mask, softmax and dropout are kernels of their own."""
+    scores = torch.matmul(query, key.transpose(-1, -2))
+    scores = scores / math.sqrt(query.shape[-1])
+    if "bert" in type(module).__module__:
+        scores = scores + torch.zeros(query.shape[0], 1, 1, key.shape[2], dtype=query.dtype)
+    weights = nn.functional.softmax(scores, dim=-1)
+    weights = nn.functional.dropout(weights, p=dropout, training=module.training)
+    out = torch.matmul(weights, value)
+    return out.transpose(1, 2).contiguous(), weights
+
+
+AttentionInterface.register(OLD_ATTENTION, _old_attention)

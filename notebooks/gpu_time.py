@@ -1,0 +1,300 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Seconds on a GPU that you do not have
+#
+# **How long does a training step take on your GPU, what holds it back, and how far off can
+# the answer be?**
+#
+# A training step is a list of kernels, and the list is the same on every GPU. The real model
+# code, run on fake tensors, gives that list without a GPU: how many FLOPs each kernel
+# computes, and how many bytes it moves. A data sheet says how fast a GPU does both. What is
+# missing is how much of its peak a GPU reaches. A few constants say that. They are fitted on
+# steps that other people measured and published.
+#
+# What to expect:
+#
+# - Most of a step of a large model is matrix products, so most of the time is mathematics.
+# - A prediction is not exact. It is useful when you know its error, so the error is the
+#   first result here, and every figure below comes with a low and a high.
+# - What small kernels wait for is the CPU of the host. There the prediction says
+#   "launch-bound" and gives no seconds.
+#
+# Nothing here runs on a GPU, and nothing is measured here.
+
+# %%
+# Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("evidence") is None:
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
+    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+
+# %%
+import logging
+import math
+import statistics
+import warnings
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a trace and arithmetic: no GPU is asked
+logging.disable(logging.WARNING)
+warnings.simplefilter("ignore")
+
+import matplotlib.pyplot as plt
+
+from dryrun import judged, predict, published
+from dryrun.answer import answer, usable
+from dryrun.hardware import accelerator
+from dryrun.predict import training_step
+from dryrun.roofline import processor
+from dryrun.rows import Setting
+from dryrun.workload import Workload
+from evidence import plots
+from evidence.claims import claim, predicted, start, table
+
+plots.set_up("gpu_time")
+start("gpu_time")
+
+# %% [markdown]
+# ## One kernel
+#
+# A kernel computes, and it moves bytes between the memory of the GPU and its cores. Both go
+# on at the same time, so the slower one decides:
+#
+# $$t \approx \max\left(\frac{\text{FLOPs}}{\text{peak}}, \frac{\text{bytes}}{\text{bandwidth}}\right)$$
+#
+# A product of two matrices of 4,096 x 4,096 in 16 bits computes 2 x 4,096³ FLOPs and moves
+# three matrices of 2 x 4,096² bytes. A sum of two such matrices moves as many bytes and
+# computes almost nothing. The table puts five GPUs into the formula, at the peaks of their
+# data sheets.
+
+# %%
+SIZE = 4096
+FIVE = ("t4", "rtx-4090", "a100-sxm4-80", "h100-sxm5", "b200-hgx")
+FLOPS, MOVED = 2 * SIZE**3, 3 * 2 * SIZE**2
+table("one-kernel", "Kernels on matrices of 4,096 x 4,096 in 16 bits, at the peaks of the data sheet",
+      {"gpu": "GPU", "product": "Mathematics of a product, ms", "moved": "Memory of a product or a sum, ms",
+       "balance": "FLOPs per byte where both take as long"},
+      [{"gpu": accelerator(gpu).label, "product": 1000 * FLOPS / processor(gpu).half,
+        "moved": 1000 * MOVED / processor(gpu).bandwidth, "balance": processor(gpu).half / processor(gpu).bandwidth}
+       for gpu in FIVE], kind="derived")
+
+# %% [markdown]
+# How to read it: the product is bound by mathematics on all of them, the sum by memory. The
+# last column is the border between the two. It rises from generation to generation, because
+# peaks grow faster than bandwidths. So kernels that were bound by mathematics on an old GPU
+# wait for memory on a new one, and fusing small kernels pays more there.
+#
+# ## One step
+#
+# The kernels of a real step: LoRA on an 8B Llama, one sequence of 2,048 tokens, with
+# activation checkpointing. The trace sees what transformers and PyTorch really call.
+
+# %%
+LORA = dict(rank=16, targets="all linear")
+step = training_step("llama3-8b", 1, 2048, checkpointing=1, **LORA)
+sums = {}
+for kernel, count in step.kernels.counts.items():
+    calls, flops, moved = sums.get(kernel.kind, (0, 0, 0))
+    sums[kernel.kind] = calls + count, flops + count * kernel.flops, moved + count * kernel.bytes
+NAMES = {"product": "matrix products", "attention": "attention", "memory": "all others"}
+table("kernels", "Kernels of a LoRA step of an 8B Llama, 1 x 2,048 tokens, checkpointing, eager",
+      {"kind": "Kind", "count": "Kernels", "flops": "TFLOPs", "moved": "Moved, GB"},
+      [{"kind": NAMES[kind], "count": calls, "flops": flops / 1e12, "moved": moved / 1e9}
+       for kind, (calls, flops, moved) in sums.items()], kind="traced")
+
+# %% [markdown]
+# Nearly all FLOPs are in the products, and most kernels are small ones that only move bytes.
+# `torch.compile` fuses these: that is where its gain comes from, and why it gains little
+# where products take all the time.
+#
+# ## How far off is it?
+#
+# Published measurements decide. `dryrun/data/published.json` holds each with its source,
+# and the rejected ones with the reason. The constants are fitted on some sources and judged
+# on others: no row is judged by constants that its own source helped to fit. That is your
+# case too: nobody fitted anything on your software.
+#
+# The error is the distance of the predicted seconds from the published ones, in percent of
+# the published. Half of the rows of a class have a smaller error than the median. *Within the
+# band* counts the rows whose published seconds lie between low and high.
+
+# %%
+MEASURED = {row["id"]: row["seconds"] for row in published.rows() if row.get("seconds")}
+JUDGED = judged.read()
+errors = {}
+for one in JUDGED:
+    off = 100 * abs(one.seconds / MEASURED[one.id] - 1)
+    errors.setdefault(one.klass, []).append((off, one.low <= MEASURED[one.id] <= one.high))
+
+
+def row_of(name, found):
+    off = sorted(error for error, _ in found)
+    return {"class": name, "rows": len(off), "median": statistics.median(off),
+            "ninth": off[math.ceil(0.9 * len(off)) - 1],
+            "inside": 100 * sum(inside for _, inside in found) / len(found)}
+
+
+every = row_of("all", [one for found in errors.values() for one in found])
+table("errors", "Predicted against published seconds, for sources that were not fitted",
+      {"class": "Class", "rows": "Rows", "median": "Median error, %", "ninth": "Nine in ten are below, %",
+       "inside": "Within the band, %"},
+      [*(row_of(name, found) for name, found in sorted(errors.items(), key=lambda item: -len(item[1]))), every],
+      kind="derived")
+
+# %%
+for name, sentence, value, unit, least, most in (
+    ("error-rows", "Published rows, predicted by constants that other sources gave", every["rows"], "", 1000, 3000),
+    ("error-median", "Median error of the predicted seconds, for sources that were not fitted", every["median"], "%",
+     5, 20),
+    ("error-ninth", "Error that nine in ten predictions stay below, for sources that were not fitted", every["ninth"],
+     "%", 20, 60),
+    ("error-inside", "Published rows whose seconds lie between low and high", every["inside"], "%", 85, 99),
+):
+    claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most)
+
+# %% [markdown]
+# The picture has a dot for each row: published seconds to the right, predicted ones upwards.
+# On the line both are equal. Both axes are logarithmic, so a distance from the line is the
+# same error everywhere. Look for classes that lie on one side: these are what a constant
+# misses, and not chance.
+
+# %%
+SHOWN = {"one": "training, one GPU", "many": "training, many GPUs", "decode": "decode", "lora": "LoRA",
+         "qlora": "QLoRA"}
+dots = {key: [(MEASURED[one.id], one.seconds) for one in JUDGED if one.klass == klass]
+        for key, klass in SHOWN.items()}
+table("agreement", "Published seconds, and those predicted, for every second row of five classes",
+      {"published": "Published, s"} | {key: f"{klass[0].upper()}{klass[1:]}, s" for key, klass in SHOWN.items()},
+      [{"published": x} | {other: y if other == key else None for other in SHOWN}
+       for key, found in dots.items() for x, y in found[::2]], kind="derived")
+_, axes = plt.subplots(figsize=(6, 4))
+for key, klass in SHOWN.items():
+    axes.loglog(*zip(*dots[key]), ".", label=klass)
+axes.loglog([1e-3, 1e2], [1e-3, 1e2], color=plots.GRAY, linewidth=1)
+axes.set(xlabel="published, s", ylabel="predicted, s")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ## An 8B Llama on your GPU
+#
+# The ladder of an 8B fine-tuning, one sequence of 4,096 tokens: each rung needs less memory
+# than the one above. Memory is what the trace holds at the peak, plus what GPUs show on top
+# of tensors: the CUDA context, workspaces, and blocks that the allocator cannot fill. That
+# part is fitted on published peaks and has a band too, so there are three answers: it fits,
+# it may fit, it does not.
+
+# %%
+LADDER = {
+    "full-mixed": ("Full, bf16 autocast, fp32 weights", dict(weights="float32", autocast="bfloat16")),
+    "full": ("Full, bf16 weights", {}),
+    "lora": ("LoRA", LORA),
+    "lora-ck": ("LoRA, checkpointing", LORA | dict(checkpointing=1)),
+    "lora-fused": ("LoRA, checkpointing, fused loss", LORA | dict(checkpointing=1, fused_loss=True)),
+    "qlora": ("QLoRA, checkpointing, fused loss", LORA | dict(checkpointing=1, fused_loss=True, four_bit=True)),
+}
+GPUS = ("rtx-4090", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5",
+        "h200-sxm")
+SIZES = (16, 24, 32, 48, 80, 141)
+
+
+def on(gpu, options, length=4096):
+    precision = "amp_bf16" if "autocast" in options else "bf16"
+    return answer(Workload("llama3-8b", 1, length, **options), Setting(gpu=gpu, precision=precision))
+
+
+def fits(needed, size):
+    return "yes" if needed.high <= size else "maybe" if needed.expected <= size else "no"
+
+
+# %%
+needs = {key: on("h200-sxm", options).needed for key, (_, options) in LADDER.items()}
+table("ladder", "Fine-tuning an 8B Llama, 1 x 4,096 tokens, AdamW: memory, and GPUs of which size hold it",
+      {"rung": "Method", "tensors": "Tensors, GiB", "expected": "On the GPU, GiB", "high": "At most, GiB"}
+      | {f"on{size}": f"{size} GB" for size in SIZES},
+      [{"rung": LADDER[key][0], "tensors": sum(needed.categories.values()) / 2**30, "expected": needed.expected / 2**30,
+        "high": needed.high / 2**30} | {f"on{size}": fits(needed, size * 2**30) for size in SIZES}
+       for key, needed in needs.items()], kind="predicted")
+
+# %% [markdown]
+# Speed is a figure for each GPU. A rung that does not fit has none. The band is as wide as
+# the errors of its class above.
+
+# %%
+def label(gpu):
+    return accelerator(gpu).label
+
+
+def rate(found, gpu):
+    """Tokens per second with low and high, or why there are none."""
+    step, needed = found.prediction, found.needed
+    if needed.expected > usable(gpu):
+        return {"label": label(gpu), "because": f"it needs about {needed.expected / 2**30:.0f} GiB"}
+    tokens = step.tokens_per_second * step.seconds
+    return {"label": label(gpu), "value": tokens / step.seconds, "low": tokens / step.high, "high": tokens / step.low}
+
+
+for key, (what, options) in LADDER.items():
+    if key != "full-mixed":  # no single GPU of the list holds it
+        predicted(f"{key}-tokens", f"Tokens/s of fine-tuning an 8B Llama, {what}, 1 x 4,096 tokens",
+                  {gpu: rate(on(gpu, options), gpu) for gpu in GPUS}, "tokens/s", at_least=100, at_most=30_000)
+short = {gpu: rate(on(gpu, LADDER["lora-ck"][1], 2048), gpu) for gpu in GPUS}
+predicted("lora-2048-tokens", "Tokens/s of fine-tuning an 8B Llama, LoRA, checkpointing, 1 x 2,048 tokens", short,
+          "tokens/s", at_least=100, at_most=30_000)
+
+# %% [markdown]
+# ## What a method costs in time
+#
+# A ratio of two steps on one GPU is surer than either of them, because most of what a
+# prediction misses is missing in both. Its band comes from pairs of published rows that
+# differ in one thing. A band on both sides of 1 decides nothing.
+
+# %%
+def ratio_on(gpu, slow, fast):
+    value, low, high = predict.ratio(slow, fast, gpu)
+    return {"label": label(gpu), "value": value, "low": low, "high": high}
+
+
+def step_of(**options):
+    return training_step("llama3-8b", 1, 4096, **LORA, **options)
+
+
+for name, sentence, slow, fast, least, most in (
+    ("checkpointing-time", "Time of a LoRA step of an 8B Llama with checkpointing against without, 1 x 4,096 tokens",
+     step_of(checkpointing=1), step_of(), 1.1, 1.6),
+    ("compile-speed", "Speed of a LoRA step of an 8B Llama with torch.compile against without, 1 x 4,096 tokens",
+     step_of(checkpointing=1), step_of(checkpointing=1, compiled=True), 1, 2),
+    ("qlora-time", "Time of a QLoRA step of an 8B Llama against LoRA, both with checkpointing, 1 x 4,096 tokens",
+     step_of(checkpointing=1, four_bit=True), step_of(checkpointing=1), 0.9, 1.4),
+):
+    predicted(name, sentence, {gpu: ratio_on(gpu, slow, fast) for gpu in GPUS}, "x", at_least=least, at_most=most)
+
+# %% [markdown]
+# ## What came out, and what to do
+#
+# - **Look at the band before the figure.** It is as wide as the errors on published rows.
+#   Two GPUs or methods whose bands overlap by much are alike, as far as anyone can say
+#   without a run.
+# - **Large steps are bound by mathematics.** Then the peak of the GPU decides, and its
+#   bandwidth decides little.
+# - **Memory decides first.** The ladder goes down in memory and hardly in speed. What
+#   checkpointing costs in time is small beside a step that does not fit at all.
+# - **Do not ask for seconds of small steps.** A small model, or one row of a few tokens,
+#   waits for the CPU that launches its kernels.
+# - **Run it for your model**: `python -m dryrun --model config.json --gpu rtx-4090`.

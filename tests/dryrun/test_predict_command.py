@@ -1,0 +1,117 @@
+"""`python -m dryrun --model ... --gpu ...`: it says whether a step fits, how fast it is and what would help, or why not."""
+
+import json
+
+import pytest
+
+from dryrun import __main__ as command
+from dryrun import answer, predict
+
+QUICK = ["--sequence", "512", "--batch", "1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def traces(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
+        yield
+
+
+def printed(capsys, *arguments):
+    assert command.main([*arguments]) == 0
+    return capsys.readouterr().out
+
+
+def as_json(capsys, *arguments):
+    return json.loads(printed(capsys, *arguments, "--json"))
+
+
+def test_an_8b_model_needs_qlora_on_24_gb(capsys):
+    full = as_json(capsys, "--model", "meta-llama-8b", "--gpu", "rtx-4090", *QUICK)
+    small = as_json(capsys, "--model", "meta-llama-8b", "--gpu", "rtx-4090", *QUICK, "--qlora", "--checkpointing")
+    assert (full["fits"], small["fits"]) == (False, True)
+    assert full["memory_gib"]["parameters"] == pytest.approx(8.03e9 * 2 / 2**30, rel=0.01)
+    assert full["changes"][0]["fits"] and "--qlora" in full["changes"][0]["option"]
+    assert small["trained"] < 0.01 * small["parameters"]
+
+
+def test_the_report_and_python_agree(capsys):
+    text = printed(capsys, "--model", "gpt2", "--gpu", "t4", *QUICK, "--dtype", "mixed")
+    step = predict.training_step("gpt2", 1, 512, weights="float32", autocast="bfloat16")
+    assert f"{step.on('t4').tokens_per_second:,.0f}" in text
+    assert "T4 16GB" in text and "it fits" in text
+
+
+def test_a_launch_bound_step_says_so(capsys):
+    text = printed(capsys, "--model", "gpt2", "--gpu", "h100-sxm5", *QUICK)
+    assert "Launch-bound: the GPU waits for the CPU" in text
+
+
+def test_changes_that_help_come_first_and_gain(capsys):
+    found = as_json(capsys, "--model", "gpt2", "--gpu", "a100-sxm4-80", "--batch", "16", "--sequence", "1024")
+    speeds = [change["tokens_per_second"] for change in found["changes"]]
+    assert 0 < len(speeds) <= answer.SHOWN
+    assert speeds == sorted(speeds, reverse=True)
+    assert min(speeds) > answer.WORTH * found["tokens_per_second"]
+
+
+def test_many_gpus_share_the_state(capsys):
+    one, eight = (
+        as_json(capsys, "--model", "llama3.2-1b", "--gpu", "a100-sxm4-80", *QUICK, "--gpus", str(count))
+        for count in (1, 8)
+    )
+    assert eight["memory_gib"]["optimizer"] == pytest.approx(one["memory_gib"]["optimizer"] / 8)
+    slow = as_json(capsys, "--model", "llama3.2-1b", "--gpu", "a100-sxm4-80", *QUICK, "--gpus", "8", "--link", "1")
+    assert slow["bound"] == "communication"
+
+
+def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
+    values = {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512,
+              "vocab_size": 1000}  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    assert as_json(capsys, "--model", str(path), "--gpu", "l4", *QUICK)["model"] == "llama"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--model", "llama3-8", "--gpu", "l4"], "did you mean llama3-8b"),
+        (["--model", "gpt2", "--gpu", "rtx-409"], "did you mean rtx-4090"),
+        (["--model", "gpt2", "--gpu", "tpu-v4"], "no time is predicted"),
+        (["--gpu", "l4"], "no model: give --model"),
+        (["--model", "nowhere/config.json", "--gpu", "l4"], "there is no such file"),
+        (["--model", "gpt2"], "there is no such file"),
+    ],
+)
+def test_an_unknown_name_is_one_line_with_the_nearest(arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert message in str(ended.value)
+    assert "\n" not in str(ended.value)
+
+
+LLAMA = '{"model_type": "llama", %s}'
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[" * 100_000, "too deep"),
+        (LLAMA % ('"a": ' + '{"b": ' * 50 + "1" + "}" * 50), "too deep"),
+        (LLAMA % '"num_hidden_layers": 1000000000', "at most 2,000 makes sense"),
+        (LLAMA % '"hidden_size": 1000000000000', "at most 1,000,000,000 makes sense"),
+        (LLAMA % '"hidden_size": -5', "transformers refuses these values"),
+        (LLAMA % '"hidden_size": "wide"', "transformers refuses these values"),
+        (LLAMA % '"hidden_size": 65, "num_attention_heads": 64', "transformers refuses these values"),
+        ("{" + " " * 1_000_001 + "}", "bytes are no config.json"),
+        ("no JSON", "this is no JSON"),
+    ],
+)
+def test_a_hostile_config_is_refused_in_one_line(tmp_path, text, message):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--model", str(path), "--gpu", "l4", *QUICK])
+    assert message in str(ended.value)
+    assert "\n" not in str(ended.value)

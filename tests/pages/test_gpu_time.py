@@ -1,0 +1,93 @@
+"""docs/evidence/gpu-time.md, sentence by sentence, and the first section of docs/training/one-gpu.md."""
+
+import json
+import math
+import shlex
+import statistics
+import subprocess
+import sys
+
+import pytest
+from programs import ROOT, SNIPPETS
+
+from dryrun import fit, judged, predict, published
+from evidence import records
+
+COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[3]
+ROWS = {row["id"]: row for row in published.rows()}
+TRACED_AGAIN = 8  # rows of different classes
+
+
+def claims():
+    return records.load(ROOT / "results" / "gpu_time" / "exact.json").data["claims"]
+
+
+def answered(*options):
+    words = [sys.executable, *shlex.split(COMMAND)[1:], "--json", *options]
+    run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_the_command_and_the_page_agree_about_lora_of_an_8b_llama_on_one_rtx_4090():
+    shown, found = claims()["lora-2048-tokens"]["on"]["rtx-4090"], answered()
+    assert found["tokens_per_second"] == pytest.approx(shown["value"], rel=0.01)
+    assert found["gpu"] == "rtx-4090" and found["bound"] == "mathematics"
+
+
+def test_a_class_of_small_rows_is_traced_again_to_what_the_page_judges():
+    """The page shows stored predictions: here some of them are made anew, model and all."""
+    stored, chosen = {one.id: one for one in judged.read()}, {}
+    for one in judged.read():
+        row = ROWS[one.id]
+        size = (row.get("config") or {}).get("layers", 24)
+        if one.klass not in chosen and size <= 32:
+            chosen[one.klass] = row
+    data = fit.judged(list(chosen.values())[:TRACED_AGAIN])
+    assert len(data.rows) == min(TRACED_AGAIN, len(chosen)) >= 5
+    for again in judged.judge(data):
+        assert again.seconds == pytest.approx(stored[again.id].seconds, rel=0.02), again.id
+
+
+def test_every_judged_row_is_a_published_one_that_was_not_rejected():
+    for one in judged.read():
+        assert ROWS[one.id].get("usable", True) and ROWS[one.id]["seconds"] > 0
+        assert one.low < one.seconds < one.high
+
+
+def test_the_errors_that_the_page_shows_are_those_of_the_judged_rows():
+    errors = [100 * abs(one.seconds / ROWS[one.id]["seconds"] - 1) for one in judged.read()]
+    assert claims()["error-median"]["value"] == pytest.approx(statistics.median(errors), rel=0.01)
+    assert claims()["error-rows"]["value"] == len(errors)
+
+
+def test_rows_are_judged_by_constants_that_their_own_source_had_no_part_in():
+    """The constants of a large source differ from those that all rows gave, and so do its judged seconds."""
+    held, constants = predict.fitted()["held_out"]["source"], predict.fitted()["constants"]
+    stored = {one.id: one for one in judged.read()}
+    rows = [ROWS[name] for name in stored if ROWS[name]["source"] == "mosaicml/llm-foundry"][:3]
+    assert rows and held["mosaicml/llm-foundry"] != constants
+    data = fit.judged(rows)
+    for row, with_its_source in zip(data.rows, data.runs.seconds(constants), strict=True):
+        assert with_its_source != pytest.approx(stored[row["id"]].seconds, rel=1e-4)
+
+
+def test_a_doubled_bandwidth_or_a_changed_constant_moves_what_the_page_shows(monkeypatch):
+    before = predict.generation("llama3-8b", 512, 64, "rtx-4090").seconds
+    constants = dict(predict.fitted()["constants"])
+    monkeypatch.setitem(predict.fitted(), "constants", constants | {"streaming": constants["streaming"] / 2})
+    assert predict.generation("llama3-8b", 512, 64, "rtx-4090").seconds > 1.5 * before
+
+
+def test_an_unknown_gpu_or_model_is_one_line_with_the_nearest_names():
+    for option, wrong, near in (("--gpu", "rtx-4091", "rtx-4090"), ("--model", "lama3-8b", "llama3-8b")):
+        words = [sys.executable, *shlex.split(COMMAND)[1:], option, wrong]
+        run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        last = run.stderr.strip().splitlines()[-1]
+        assert run.returncode and wrong in last and near in last.lower().replace(" ", "-"), last
+
+
+def test_the_ladder_of_one_gpu_needs_less_memory_with_every_row():
+    data = records.load(ROOT / "results" / "gpu_time" / "exact.json").data["tables"]["ladder"]
+    needed = [row[list(data["columns"]).index("expected")] for row in data["rows"]]
+    assert needed == sorted(needed, reverse=True) and math.isfinite(needed[0])
