@@ -1,0 +1,329 @@
+"""docs/inference/one-gpu.md, sentence by sentence. Its figures are claims of its notebook."""
+
+import inspect
+import logging
+import re
+
+import pytest
+import torch
+import yaml
+from built import ROOT
+from programs import SNIPPETS, load, run, too_much_to_read
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    CompileConfig,
+    DynamicCache,
+    FineGrainedFP8Config,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3MoeConfig,
+    StaticCache,
+    TorchAoConfig,
+    set_seed,
+)
+from transformers.cli import serve
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+
+FOLDER = SNIPPETS / "inference_one_gpu"
+ERRORS = FOLDER / "errors"
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_inference_one_gpu.yml").read_text())
+PAGE = ROOT / "docs" / "inference" / "one-gpu.md"
+SHAPE = dict(
+    hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500,
+    bos_token_id=None, eos_token_id=None, pad_token_id=0,
+)  # fmt: skip
+PROMPT = torch.arange(5, 37)[None]
+CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
+
+
+def error(name):
+    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    return kind, message
+
+
+def warning(name):
+    return (ERRORS / f"{name}.txt").read_text().strip()
+
+
+def raised(call, *args, **kwargs):
+    with pytest.raises(Exception) as caught:
+        call(*args, **kwargs)
+    return type(caught.value).__name__, str(caught.value).strip()
+
+
+def llama(**other):
+    set_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SHAPE | other)).eval()
+
+
+def gemma(**other):
+    set_seed(0)
+    sliding = dict(head_dim=32, num_key_value_heads=1, sliding_window=8, num_hidden_layers=6)
+    return Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE | sliding | other)).eval()
+
+
+def generate(model, ids=PROMPT, **options):
+    return model.generate(ids, max_new_tokens=8, do_sample=False, **options)
+
+
+@pytest.fixture
+def said():
+    """What transformers logs."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    yield lines
+    logger.removeHandler(handler)
+
+
+# The programs
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("inference_one_gpu/fits.py", "weights 15.3 GiB, cache of 8192 tokens 1.12 GiB: room for 4"),
+        ("inference_one_gpu/load.py", "torch.bfloat16 sdpa"),
+        ("inference_one_gpu/first_and_later.py", "% of the limit"),
+        ("inference_one_gpu/static_cache.py", "48 tokens"),
+        ("inference_one_gpu/caches.py", "fp8: 48 tokens"),
+        ("inference_one_gpu/quantize.py", "nf4: 1.68 MB, 24 tokens"),
+        ("inference_one_gpu/batches.py", "20 answers of {16} tokens"),
+        ("inference_one_gpu/continuous.py", "[8, 8, 8, 8]"),
+        ("inference_one_gpu/prefix.py", "200 tokens of prefix computed once"),
+        ("inference_one_gpu/chunked.py", "[128, 128, 128, 116, 1, 1, 1]"),
+        ("inference_one_gpu/speculative.py", "greedy: 48 passes, 1.0 tokens for each"),
+        ("inference_one_gpu/embeddings.py", "(30, 64)"),
+    ],
+)
+def test_every_program_of_the_page_runs(name, says):
+    assert says in run(name).stdout
+
+
+def test_every_program_of_the_page_can_be_taken_in():
+    assert not [problem for path in sorted(FOLDER.glob("*.py")) for problem in too_much_to_read(path, 60)]
+
+
+def test_speculation_takes_fewer_passes_of_the_large_model():
+    lines = run("inference_one_gpu/speculative.py").stdout.splitlines()
+    passes = {line.split(":")[0]: int(re.search(r"(\d+) passes", line)[1]) for line in lines if "passes" in line}
+    assert passes["greedy"] == 48
+    assert 1 < passes["draft model"] < 30
+    assert 1 < passes["prompt lookup"] < 30
+
+
+# What loads, and what runs
+
+
+def test_a_checkpoint_loads_in_the_dtype_in_which_it_was_saved(tmp_path):
+    llama().to(torch.bfloat16).save_pretrained(tmp_path)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).dtype == torch.bfloat16
+
+
+def test_routed_experts_stay_in_16_bits_under_bitsandbytes(tmp_path):
+    experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=64, head_dim=32, num_key_value_heads=2)
+    AutoModelForCausalLM.from_config(Qwen3MoeConfig(**SHAPE | experts), dtype=torch.bfloat16).save_pretrained(tmp_path)
+    four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=four_bit, device_map="cpu")
+    dtypes = {name.split("layers.0.")[1]: p.dtype for name, p in model.named_parameters() if "layers.0." in name}
+    assert dtypes["self_attn.q_proj.weight"] == torch.uint8
+    assert dtypes["mlp.experts.gate_up_proj"] == dtypes["mlp.experts.down_proj"] == torch.bfloat16
+
+
+def test_the_defaults_of_bitsandbytes_are_fp4_and_a_compute_dtype_of_fp32():
+    default = BitsAndBytesConfig(load_in_4bit=True)
+    assert default.bnb_4bit_quant_type == "fp4"
+    assert default.bnb_4bit_compute_dtype == torch.float32
+
+
+def test_few_quantizers_let_generate_compile():
+    def compiles(quantizer):
+        of = quantizer.is_compileable
+        return bool(of.fget(type("Any", (), {"__getattr__": lambda self, name: True})()))
+
+    found = {name for name, quantizer in AUTO_QUANTIZER_MAPPING.items() if compiles(quantizer)}
+    assert {"torchao", "fp8", "compressed-tensors"} <= found
+    assert not found & {"bitsandbytes_4bit", "bitsandbytes_8bit", "gptq", "awq", "mxfp4"}
+
+
+# Caches
+
+
+def test_a_static_cache_alone_keeps_the_tokens():
+    model = llama()
+    assert torch.equal(generate(model, cache_implementation="static"), generate(model))
+
+
+def graphs(calls, **options):
+    """How many graphs exist after each call of (new tokens, batch)."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = CompileConfig(backend="eager")
+    compiled._compile_all_devices = True  # without it, generate compiles on no CPU
+    model, found = llama(), []
+    for tokens, batch in calls:
+        ids = PROMPT[:, :8].repeat(batch, 1)
+        settings = dict(cache_implementation="static", compile_config=compiled, **options)
+        model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, **settings)
+        found.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    return found
+
+
+@CPU_ONLY
+def test_a_longer_answer_and_a_new_batch_size_compile_again_unless_the_length_is_pinned():
+    calls = [(8, 1), (8, 1), (20, 1), (8, 1), (8, 2), (8, 2)]
+    assert graphs(calls) == [1, 1, 2, 2, 3, 3]
+    assert graphs(calls, max_cache_len=64) == [1, 1, 1, 1, 2, 2]
+
+
+def test_generate_compiles_only_on_devices_of_its_list_and_with_a_static_cache():
+    source = inspect.getsource(LlamaForCausalLM._valid_auto_compile_criteria)
+    assert '["cuda", "xpu", "neuron", "tpu"]' in source
+    assert "type(decoder_cache) is not DynamicCache" in source
+
+
+def test_a_dynamic_cache_without_configuration_keeps_the_history_of_sliding_layers():
+    model, lengths = gemma(), {}
+    for name, cache in (("without", DynamicCache()), ("with", DynamicCache(config=model.config))):
+        with torch.no_grad():
+            model(PROMPT, past_key_values=cache)
+            model(PROMPT[:, :1], past_key_values=cache)
+        lengths[name] = cache.layers[0].keys.shape[-2]
+    assert lengths == {"without": 33, "with": 7}
+
+
+def test_a_reused_prefix_gives_the_tokens_of_the_whole_prompt():
+    made = load("inference_one_gpu/prefix.py")
+    for question, answer in zip(made.questions, made.answers, strict=True):
+        whole = torch.cat([made.prefix, question], dim=1)
+        tokens = made.model.generate(whole, max_new_tokens=8, do_sample=False)
+        assert torch.equal(tokens[0, whole.shape[1] :], answer)
+
+
+def test_chunks_of_a_prompt_give_the_same_tokens():
+    model = llama()
+    assert torch.equal(generate(model, prefill_chunk_size=8), generate(model))
+
+
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("cache_unknown", lambda: generate(llama(), cache_implementation="sink")),
+        ("cache_both", lambda: generate(llama(), cache_implementation="static", past_key_values=DynamicCache())),
+        ("cache_tuple", lambda: generate(llama(), past_key_values=((PROMPT, PROMPT),))),
+        ("cache_quantized_sliding", lambda: generate(gemma(), cache_implementation="quantized", cache_config={"backend": "fp8"})),
+        ("fp8_cache_bits", lambda: generate(llama(), cache_implementation="quantized",
+                                            cache_config={"backend": "fp8", "nbits": 4})),
+        ("prompt_over_max_length", lambda: llama().generate(PROMPT, max_length=16, do_sample=False)),
+        ("assisted_batch", lambda: generate(llama(), PROMPT.repeat(2, 1), assistant_model=llama())),
+        ("assisted_static", lambda: generate(llama(), assistant_model=llama(), cache_implementation="static")),
+        ("torchao_string", lambda: TorchAoConfig("int8_weight_only")),
+        ("flash_missing", lambda: AutoModelForCausalLM.from_config(LlamaConfig(**SHAPE), attn_implementation="flash_attention_2")),
+        ("continuous_flex", lambda: AutoModelForCausalLM.from_config(
+            LlamaConfig(**SHAPE), attn_implementation="flex_attention").eval().generate_batch(
+                [[5, 6]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))),
+    ],
+)  # fmt: skip
+def test_the_message_is_that_of_the_page(name, call):
+    assert raised(call) == error(name)
+
+
+@CPU_ONLY
+def test_a_prompt_longer_than_the_static_cache_fails_with_an_index():
+    model = llama()
+    short = StaticCache(config=model.config, max_cache_len=34)
+    assert raised(generate, model, past_key_values=short) == error("cache_too_short")
+
+
+@CPU_ONLY
+def test_fp8_needs_a_gpu(tmp_path):
+    llama().save_pretrained(tmp_path)
+    load_fp8 = {"quantization_config": FineGrainedFP8Config(), "device_map": "cpu"}
+    assert raised(AutoModelForCausalLM.from_pretrained, tmp_path, **load_fp8) == error("fp8_no_gpu")
+
+
+def test_load_in_4bit_is_no_argument_any_more(tmp_path):
+    llama().save_pretrained(tmp_path)
+    assert raised(LlamaForCausalLM.from_pretrained, tmp_path, load_in_4bit=True) == error("load_in_4bit")
+
+
+def test_a_prompt_beyond_the_positions_of_the_model_gives_a_warning_and_goes_on(said):
+    tokens = generate(llama(max_position_embeddings=16))
+    assert tokens.shape == (1, 40)
+    assert warning("prompt_over_positions") in said
+
+
+def test_right_padding_gives_a_warning_and_other_tokens(said):
+    model, ids = llama(), PROMPT.repeat(2, 1)
+    mask = torch.ones_like(ids)
+    mask[1, -5:] = 0
+    right = generate(model, ids, attention_mask=mask)
+    alone = generate(model, ids[1:, :-5])
+    assert warning("right_padding") in said
+    assert not torch.equal(right[1, 32:], alone[0, 27:])
+    left = torch.cat([ids[1:, -5:], ids[1:, :-5]], dim=1)  # the same tokens, with what is masked in front
+    tokens = generate(model, left, attention_mask=mask.flip(1)[1:])
+    assert torch.equal(tokens[0, 32:], alone[0, 27:])
+
+
+@CPU_ONLY
+def test_a_compile_config_that_cannot_be_followed_gives_a_warning_only(said):
+    generate(llama(), cache_implementation="static", compile_config=CompileConfig())
+    assert warning("compile_skipped") in said
+
+
+# Many prompts
+
+
+def test_answers_of_batches_are_in_the_order_of_the_prompts():
+    made = load("inference_one_gpu/batches.py")
+    for prompt, answer in zip(made.prompts[:4], made.answers[:4], strict=True):
+        alone = made.model.generate(prompt[None], max_new_tokens=made.NEW, do_sample=False)
+        assert torch.equal(alone[0, len(prompt) :], answer)
+
+
+def test_no_batch_is_larger_than_the_budget_and_each_prompt_is_in_one():
+    made = load("inference_one_gpu/batches.py")
+    lengths = [len(prompt) for prompt in made.prompts]
+    batches = list(made.batches(lengths))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) * (max(lengths[index] for index in batch) + made.NEW) <= made.BUDGET for batch in batches)
+    assert len(batches) < len(lengths)
+
+
+def test_the_names_of_continuous_batching_are_those_of_the_page():
+    fields = inspect.signature(ContinuousBatchingConfig).parameters
+    assert {
+        "num_blocks",
+        "page_size",
+        "max_batch_tokens",
+        "allow_block_sharing",
+        "auto_switch_to_flash",
+    } <= fields.keys()
+    assert ContinuousBatchingConfig().allow_block_sharing
+
+
+def test_serve_knows_the_options_of_the_page():
+    known = set(inspect.signature(serve.Serve.__init__).parameters)
+    words = (FOLDER / "serve.sh").read_text().split()
+    given = {word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")}
+    assert given == {"continuous_batching", "device", "dtype", "port"}
+    assert given <= known
+    assert inspect.signature(serve.Serve.__init__).parameters["continuous_batching"].default is False
+
+
+# Questions
+
+
+def test_thirty_questions_of_readers_have_a_section_each():
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
+    assert len({question["thread"] for question in QUESTIONS}) >= 30
+    assert not [question for question in QUESTIONS if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)
