@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# pip install git+https://github.com/performance-and-scalability/performance-and-scalability
 # --8<-- [start:predict]
 python -m dryrun --model llama3-8b --gpu rtx-4090 --sequence 2048 --lora 16 --checkpointing
 # --8<-- [end:predict]

@@ -13,7 +13,7 @@ from programs import ROOT, SNIPPETS
 from dryrun import fit, judged, predict, published
 from evidence import records
 
-COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[3]
+COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[2]
 ROWS = {row["id"]: row for row in published.rows()}
 TRACED_AGAIN = 8  # rows of different classes
 
