@@ -20,7 +20,6 @@ LINES, COLUMNS = 30, 120
 FAR = 100  # times from the stored value: nothing reaches such a bound
 # Notebooks with cells that are longer or wider. No new ones: each is taken out when its cells are short.
 LONG_CELLS_ALLOWED = {
-    "many_cpus",
     "optimum_intel",
 }
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
