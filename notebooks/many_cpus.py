@@ -824,8 +824,8 @@ for name, way, words, least, most in (
 #   the all-reduce. The size of the model cancels out. More tokens per micro-batch is the cure
 #   that costs nothing but memory.
 # - **Say `use_cpu=True`** and look at `parallel_mode`, or two processes train two models.
-# - **Set `OMP_NUM_THREADS`** to cores divided by processes. More threads than cores are far
-#   slower than either processes or threads.
+# - **Set `OMP_NUM_THREADS`** to cores divided by processes. More threads than cores are slower
+#   than either processes or threads.
 # - **On a slow network send less.** LoRA where it learns enough, accumulation or local SGD where
 #   your loss allows it, bf16 gradients in any case.
 # - **Keep DDP's default buckets**: they hide a part of the sending. One bucket hides none.
