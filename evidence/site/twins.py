@@ -86,12 +86,14 @@ def markdown(html, url, address="", twins=()):
 
 
 def _figure(button):
-    """The value of a claim with its kind, and with the machine where it was measured on one."""
+    """The value of a claim with its kind, and with the machine where it was measured, or the GPU it is predicted for."""
     kind = next(name.removeprefix("claim-") for name in button["class"] if name.startswith("claim-"))
     shown, value = button.find("span") or button, button.get_text()
     if value in (NOT_MEASURED, NOT_APPLICABLE):
         return value
     machine = shown.get("title")
+    if kind == "predicted" and machine:
+        return f"{value} ({machine})"
     return f"{value} ({kind} on {machine})" if machine else f"{value} ({kind})"
 
 

@@ -78,19 +78,19 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc
 @pytest.mark.parametrize(
     "name, says",
     [
-        ("empty", "70.6 billion parameters, 141 GB in torch.bfloat16"),
-        ("dtype", "torch.bfloat16 torch.float32 2.0 times the memory"),
-        ("peek", "model.layers.3.mlp.down_proj.weight BF16 [128, 352]"),
-        ("device_map", "0: 11 layers, 19.5 GiB"),
-        ("offload", "the same tokens: True"),
-        ("seconds_per_token", "70B, 16 bits, 20 GB on the GPU, host: 3.8 s per token or more"),
-        ("files", "went on to step 4"),
-        ("estimate", "weights in 16 bits 15.0 GiB, cache 128 KiB per token and sequence"),
-        ("convert_bin", "['config.json', 'generation_config.json', 'model.safetensors'] the same weights: True"),
+        ("big_models/empty.py", "70.6 billion parameters, 141 GB in torch.bfloat16"),
+        ("big_models/dtype.py", "torch.bfloat16 torch.float32 2.0 times the memory"),
+        ("big_models/peek.py", "model.layers.3.mlp.down_proj.weight BF16 [128, 352]"),
+        ("big_models/device_map.py", "0: 11 layers, 19.5 GiB"),
+        ("big_models/offload.py", "the same tokens: True"),
+        ("big_models/seconds_per_token.py", "70B, 16 bits, 20 GB on the GPU, host: 3.8 s per token or more"),
+        ("big_models/files.py", "went on to step 4"),
+        ("big_models/estimate.py", "weights in 16 bits 15.0 GiB, cache 128 KiB per token and sequence"),
+        ("big_models/convert_bin.py", "['config.json', 'generation_config.json', 'model.safetensors'] the same weights: True"),
     ],
 )
 def test_every_program_of_the_page_runs(name, says):
-    assert says in run(f"big_models/{name}.py", beside=SMALL).stdout
+    assert says in run(name, beside=SMALL).stdout
 
 
 @linux
@@ -118,6 +118,11 @@ def test_the_command_that_traces_a_training_step_takes_a_config(tmp_path):
         [sys.executable, "-m", "dryrun", tmp_path, *options], capture_output=True, text=True, check=True
     )
     assert "Memory at the peak" in said.stdout
+
+
+def test_the_picture_of_loading_names_the_four_places_of_a_weight():
+    picture = (FOLDER / "path.txt").read_text(encoding="utf-8").splitlines()
+    assert picture[0].split() == ["disk", "page", "cache", "process", "GPU"]
 
 
 # What happens when a model loads
