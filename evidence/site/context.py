@@ -99,11 +99,11 @@ class Context:
         return {"": first} | found | others
 
     def each_gpu(self, record, entry):
-        """{GPU: what is predicted for it}. Key "": what is shown until the reader has chosen a GPU."""
+        """{GPU: what is predicted for it}. Key "": the first GPU, which the header names until the reader chooses another."""
         of_each = {
             gpu: (record, entry | entry["on"][gpu]) if gpu in entry["on"] else None for gpu in self.predicted_for
         }
-        return {"": next(filter(has_value, of_each.values()), None)} | of_each
+        return {"": next(iter(of_each.values()), None)} | of_each
 
     def label(self, record):
         return self.machines.get(record.machine, record.label)

@@ -90,6 +90,14 @@ class TestClaimInASentence:
         assert seen == {"rtx-4090": "1.9x (1.6–2.3)", "t4": "no clear change", "v100": "does not apply"}
         assert shown(page.find("button")) == "1.9x (1.6–2.3)", "the first until the reader has chosen"
 
+    def test_a_predicted_one_is_of_the_gpu_that_the_header_names_also_where_that_gpu_has_none(self, repository):
+        def none_on_the_first(data):
+            add_prediction(data)
+            data["claims"]["bf16-speed"]["on"]["rtx-4090"] = {"label": "RTX 4090", "because": "it does not fit"}
+
+        repository.change_record(none_on_the_first, repository.exact)
+        assert shown(render("[[tiny:bf16-speed]]").find("button")) == "does not apply"
+
     def test_a_measured_one_and_a_traced_ratio_have_two_digits_and_the_popover_has_the_third(self, repository):
         repository.change_record(lambda data: data["claims"]["step-speed"].update(value=2.347))
         repository.change_record(lambda data: data["claims"]["peak-memory"].update(value=12.53), repository.exact)
