@@ -217,11 +217,11 @@ def everything(rows):
 
 
 def band_errors(data, held):
-    """{class: sorted errors of rows whose source the constants had not seen}: low and high come from these."""
+    """{class: {source: errors of its rows, by constants that had not seen it}}: low and high come from these."""
     found = {}
-    for error, klass in zip(*unseen(data, held, source_of), strict=True):
-        found.setdefault(klass, []).append(round(float(error), 3))
-    return {klass: sorted(errors) for klass, errors in sorted(found.items())}
+    for row, error, klass in zip(data.rows, *unseen(data, held, source_of), strict=True):
+        found.setdefault(klass, {}).setdefault(source_of(row), []).append(round(float(error), 3))
+    return {klass: dict(sorted(by_source.items())) for klass, by_source in sorted(found.items())}
 
 
 def unseen(data, held, of):

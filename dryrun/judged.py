@@ -1,4 +1,4 @@
-"""What each published row was predicted to take, by constants that its own source did not help to fit.
+"""What each published row was predicted to take, by constants and with a band that its own source had no part in.
 
 `python -m dryrun fit` writes `data/judged.json` after the constants, so that a page can show every error without tracing
 hundreds of models. A test traces some of the rows again and compares.
@@ -33,7 +33,7 @@ def judge(data):
         constants = of_group(held, source)
         seconds, classes = data.runs.seconds(constants), data.runs.classes(constants)
         for place in (place for place, other in enumerate(sources) if other == source):
-            value, (low, high) = float(seconds[place]), predict.band(classes[place])
+            value, (low, high) = float(seconds[place]), predict.band(classes[place], source)
             shown = (float(f"{number:.4g}") for number in (value, value * low, value * high))
             found[place] = Judged(data.rows[place]["id"], classes[place], *shown)
     return [found[place] for place in range(len(data.rows))]

@@ -28,6 +28,7 @@ LOSS_BYTES = 3  # how often a fused loss moves the logits in 16 bits
 FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in those that launch
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
 INSIDE = 0.9  # share of measurements between low and high
+FEWEST_SOURCES = 4  # of a class; errors of fewer sources say little of another one
 FEWEST = 12  # errors of a class; with fewer, low and high come from all classes
 # A field of a Workload: the change of published rows whose errors a ratio takes its band from.
 PUBLISHED_AS = {
@@ -159,13 +160,25 @@ def _largest(parts):
     return max(parts, key=parts.get)
 
 
-def band(klass):
-    """(low, high) as factors of the predicted seconds: quantiles of the class's errors on rows of unseen sources."""
-    errors = fitted()["errors"]
-    mine = errors.get(klass, ())
-    if len(mine) < FEWEST:
-        mine = sorted(error for every in errors.values() for error in every)
-    return factors(mine)
+def band(klass, without=None):
+    """(low, high) as factors of the predicted seconds: quantiles of the class's errors on rows of unseen sources.
+
+    without: a source that is judged by this band, and so has no part in it.
+    """
+    known = fitted()["errors"]
+
+    def of(classes):
+        return [
+            error
+            for name in classes
+            for source, found in known.get(name, {}).items()
+            if source != without
+            for error in found
+        ]
+
+    mine = of([klass])
+    enough = len(mine) >= FEWEST and len(known[klass]) >= FEWEST_SOURCES
+    return factors(mine if enough else of(known))
 
 
 def factors(errors):
@@ -179,7 +192,8 @@ def factors(errors):
 def prediction_errors(data, constants):
     """(logarithm of predicted over measured, whether the measurement is inside low and high) of rows that `fit` read."""
     errors = data.errors(constants)
-    bands = [band(klass) for klass in data.runs.classes(constants)]
+    classes = data.runs.classes(constants)
+    bands = [band(klass, row["source"]) for klass, row in zip(classes, data.rows, strict=True)]
     inside = [low <= math.exp(-error) <= high for error, (low, high) in zip(errors, bands, strict=True)]
     return errors, np.array(inside)
 

@@ -164,7 +164,7 @@ for name, sentence, value, unit, least, most in (
      5, 20),
     ("error-ninth", "Error that nine in ten predictions stay below, for sources that were not fitted", every["ninth"],
      "%", 20, 60),
-    ("error-inside", "Published rows whose seconds lie between low and high", every["inside"], "%", 85, 99),
+    ("error-inside", "Published rows inside a band that their source had no part in", every["inside"], "%", 85, 99),
 ):
     claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most)
 

@@ -14,7 +14,7 @@ from .context import NOT_APPLICABLE, html, rows_of, shown_value, versions
 KIND_MEANS = {
     "derived": "arithmetic, shown in the notebook",
     "traced": "the real model code on fake tensors: exact, the same on every machine",
-    "predicted": "the kernels of the traced step on the data sheet of the GPU named; the band holds 90 % of published steps",
+    "predicted": "the kernels of the traced step on the data sheet of the GPU named; the band is as wide as the errors on published steps",
     "measured": "run on the machine named",
     "cited": "measured by others, see the source",
 }
