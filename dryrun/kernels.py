@@ -1,6 +1,6 @@
 """The kernels of one step of a model: FLOPs, shapes, bytes and how often, from a trace on fake tensors.
 
-`step_kernels` runs the real model code (see `trace`) and notes every operator that a GPU would run as a kernel. A deep
+`Recorder` notes every operator of the real model code (see `workload`) that a GPU would run as a kernel. A deep
 model is traced with few layers: each layer adds the same kernels. A compiled step has fewer kernels: `fused` joins what
 lies between two matrix products, as TorchInductor does. `roofline` turns kernels into seconds.
 """

@@ -4,7 +4,6 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 """
 
 import json
-import math
 from dataclasses import dataclass
 
 from .roofline import processor
@@ -219,11 +218,6 @@ def _parallel(row):
     return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline}
 
 
-def tokens(row):
-    """Tokens of one measured step on one GPU."""
-    return (row["batch"] or 0) * (row.get("seq") or 0) * (row.get("accumulation") or 1)
-
-
 def klass_of(workload, setting):
     """The class whose errors a prediction shares."""
     if workload.kind == "decode":
@@ -241,7 +235,3 @@ def klass_of(workload, setting):
     if workload.rank:
         return "LoRA"
     return "training, many GPUs" if setting.gpus > 1 else "training, one GPU"
-
-
-def log_error(predicted, measured):
-    return math.log(predicted / measured)
