@@ -18,10 +18,6 @@ from .schema import KINDS, UNITS, format_value
 
 LINES, COLUMNS = 30, 120
 FAR = 100  # times from the stored value: nothing reaches such a bound
-# Notebooks with cells that are longer or wider. No new ones: each is taken out when its cells are short.
-LONG_CELLS_ALLOWED = {
-    "optimum_intel",
-}
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DIFFERENCE = re.compile(
     r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I
@@ -35,7 +31,7 @@ def check(name, results=records.RESULTS):
     calls = calls_of(cells)
     return [
         *_start(path, name, cells),
-        *_lengths(path, name, cells),
+        *_lengths(path, cells),
         *_names(path, calls),
         *(problem for call in calls for problem in _call(path, call)),
         *_kinds_and_tags(path, calls),
@@ -59,25 +55,18 @@ def _start(path, name, cells):
             yield Problem(path, "start() stands in a cell that measures", fix, cell.line - 1 + node.lineno)
 
 
-def _lengths(path, name, cells):
-    found = []
+def _lengths(path, cells):
     for cell in cells:
         lines = cell.source.splitlines()
         if cell.source.startswith(freshness.INSTALL_MARK):
             continue  # is the same in every notebook
         if len(lines) > LINES:
             what = f"cell {cell.number} has {len(lines)} lines; a cell has at most {LINES}"
-            found.append(Problem(path, what, "split it where a thought ends, with a sentence between", cell.line))
+            yield Problem(path, what, "split it where a thought ends, with a sentence between", cell.line)
         for number, line in enumerate(lines, cell.line):
             if len(line) > COLUMNS:
                 what = f"a line of {len(line)} columns; code has at most {COLUMNS}, so that a page need not scroll"
-                found.append(Problem(path, what, "break the line", number))
-    if name not in LONG_CELLS_ALLOWED:
-        yield from found
-    elif not found:
-        what = f"{name} has no long cell any more"
-        here = Path(__file__)
-        yield Problem(here, what, "take it out of LONG_CELLS_ALLOWED", line_of(read_text(here), f'"{name}"'))
+                yield Problem(path, what, "break the line", number)
 
 
 def _names(path, calls):

@@ -8,21 +8,23 @@ device = torch.accelerator.current_accelerator(check_available=True) or torch.de
 
 
 # --8<-- [start:test]
-def seconds(step, repeats=5):
-    """The fastest of some calls, after one that does not count."""
-    times = []
-    for _ in range(repeats + 1):
-        begun = time.perf_counter()
-        step()
-        if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
-        times.append(time.perf_counter() - begun)
-    return min(times[1:])
+def seconds(step):
+    begun = time.perf_counter()
+    step()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter() - begun
 
 
-def growth(make_step, batch):
-    """Time of a step at twice the batch over that at the batch: near 1, calls are the limit; near 2, arithmetic is."""
-    return seconds(make_step(2 * batch)) / seconds(make_step(batch))
+def growth(make_step, batch, repeats=20):
+    """Time of a step at twice the batch over that at the batch: near 1, calls are the limit; near 2, arithmetic is.
+
+    Both run in turn, the first pair does not count, and the fastest of each does: other programs slow down both.
+    """
+    steps = make_step(batch), make_step(2 * batch)
+    pairs = [[seconds(step) for step in steps] for _ in range(repeats + 1)]
+    single, double = (min(times) for times in zip(*pairs[1:], strict=True))
+    return double / single
 # --8<-- [end:test]
 
 

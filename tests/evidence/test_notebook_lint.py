@@ -184,13 +184,6 @@ def test_a_long_cell_and_a_wide_line_are_named(problems_of):
     assert message.startswith("a line of 126 columns; code has at most 120")
 
 
-def test_a_notebook_that_need_not_be_excused_any_more_is_named(problems_of, monkeypatch):
-    monkeypatch.setattr(notebook_lint, "LONG_CELLS_ALLOWED", {"tiny"})
-    assert problems_of("\n".join(f"x{n} = {n}" for n in range(31))) == []
-    with pytest.raises(AssertionError, match=r"notebook_lint\.py.*tiny has no long cell any more"):
-        problems_of("x = 1")
-
-
 @pytest.mark.parametrize(
     ("value", "unit", "limits", "loose"),
     [
