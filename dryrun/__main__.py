@@ -3,6 +3,7 @@
 python -m dryrun path/to/config.json --batch 1 --length 4096 --checkpointing     # memory and FLOPs
 python -m dryrun --model llama3-8b --gpu rtx-4090 --sequence 2048 --qlora 16      # does it fit, and how fast is it
 python -m dryrun validate                                                        # how far off these predictions are
+python -m dryrun bench --json bench.json                                         # what this machine reaches, for --machine
 """
 
 import argparse
@@ -28,9 +29,13 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] in (["validate"], ["fit"]):
         return _figures(arguments)
+    if arguments[:1] == ["bench"]:
+        from . import bench
+
+        return bench.main(arguments[1:])
     options = _parser().parse_args(arguments)
     try:
-        predicted(options) if options.gpu else report(options)
+        predicted(options) if options.gpu or options.machine else report(options)
     except ValueError as error:
         sys.exit(f"error: {error}")
     return 0
@@ -47,7 +52,12 @@ def _figures(arguments):
         judged.write(published.rows())
         return 0
     parser.add_argument("--rows", metavar="FILE", help="measurements in the schema of dryrun/data/published.json")
+    parser.add_argument("--plan", action="store_true", help="compare plan() with published strategies")
     options = parser.parse_args(arguments[1:])
+    if options.plan:
+        from . import validate_plan
+
+        return validate_plan.main()
     from . import validate
 
     return validate.main(options.rows)
@@ -58,6 +68,7 @@ def predicted(options):
     from .hardware import accelerator
     from .roofline import processor
 
+    constants = _of_machine(options) if options.machine else None
     processor(options.gpu)  # before the seconds that a trace takes
     from transformers import logging
 
@@ -66,13 +77,26 @@ def predicted(options):
     logging.set_verbosity_error()
     workload, setting = workload_of(options), setting_of(options, accelerator(options.gpu).key)
     try:
-        now = answer(workload, setting)
+        now = answer(workload, setting, constants)
         found = changes(now)
     except Exception as error:  # whatever a model's own code raises on values that make no sense
         raise ValueError(
             f"{options.model or options.config}: this step cannot be traced: {_one_line(error)}"
         ) from error
     print(json.dumps(as_json(now, found), indent=1) if options.json else "\n".join(lines(now, found)))
+
+
+def _of_machine(options):
+    """Constants that `bench` measured; the GPU and the link that it names go into the options."""
+    from . import own_machine, predict
+    from .hardware import accelerator
+
+    found = own_machine.read(options.machine)
+    if options.gpu and accelerator(options.gpu).key != found["gpu"]:
+        raise ValueError(f"--gpu {options.gpu}: {options.machine} was measured on {found['gpu']}: leave --gpu out")
+    options.gpu = found["gpu"]
+    options.link = options.link or own_machine.link(found) / 1e9
+    return own_machine.own_constants(found, predict.fitted()["constants"])
 
 
 def workload_of(options):
@@ -288,6 +312,9 @@ def _parser():
     with_gpu.add_argument("--accumulation", type=_positive, default=1, help="micro-batches of a step (default: 1)")
     with_gpu.add_argument(
         "--link", type=float, metavar="GB/S", help="measured bandwidth between GPUs, in one direction"
+    )
+    with_gpu.add_argument(
+        "--machine", metavar="FILE", help="rates of this machine, by python -m dryrun bench --json; in place of --gpu"
     )
     with_gpu.add_argument("--json", action="store_true", help="print JSON")
     return parser

@@ -22,6 +22,7 @@ class Answer:
     traced: object
     needed: device_memory.Needed
     prediction: predict.Prediction
+    constants: dict | None = None  # of one machine, by `bench`; None: the fitted ones
 
     @property
     def fits(self):
@@ -33,10 +34,11 @@ def usable(gpu):
     return accelerator(gpu).get("memory") * GiB
 
 
-def answer(workload, setting):
+def answer(workload, setting, constants=None):
     what = traced(workload)
     needed = device_memory.needed(what, workload, setting, predict.fitted()["memory"])
-    return Answer(workload, setting, what, needed, predict.prediction(what, workload, setting))
+    found = predict.prediction(what, workload, setting, constants)
+    return Answer(workload, setting, what, needed, found, constants)
 
 
 def changes(now):
@@ -47,7 +49,7 @@ def changes(now):
     found = []
     for what, option, workload, setting in _candidates(now):
         try:
-            then = answer(workload, setting)
+            then = answer(workload, setting, now.constants)
         except (ValueError, RuntimeError):  # a model without that kernel
             continue
         faster = then.prediction.tokens_per_second / now.prediction.tokens_per_second
@@ -119,6 +121,8 @@ def lines(now, found):
         yield "What would help" if now.fits else "What would help, first what makes it fit"
         yield from (_change(now, *change) for change in found)
     yield ""
+    if now.constants:
+        yield "With the rates that python -m dryrun bench measured on this machine."
     yield "Predicted, not measured: python -m dryrun validate prints the errors on published measurements."
 
 

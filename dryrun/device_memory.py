@@ -8,8 +8,14 @@ does not, and the context, which only what the driver reports contains.
 import re
 from dataclasses import dataclass
 
+from .workload import config_of
+
 GiB = 2**30
 STATE = ("parameters", "gradients", "optimizer", "weight copies")
+SHARDED = ("fsdp2", "hsdp")
+DEEPSPEED = ("zero1", "zero2")
+DEEPSPEED_STATE = 16  # bytes for each weight: fp32 weight, gradient and two moments, as its own estimate counts
+DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
 LOSS_PARTS = 2  # of a step: the forward pass and the first half of the backward pass hold the logits
 # Bytes for each logit that a loss does not keep: a fused one holds one fp32 copy fewer, a chunked one holds no logits.
@@ -31,12 +37,21 @@ class Needed:
 
 def tensors(traced, workload, setting):
     """{category: bytes} at the peak of one rank."""
-    parts = [_of_rank(traced, setting, categories) for _, categories in traced.memory.parts]
+    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]
+    if setting.views:  # the gradients are the buckets, which are there all the time
+        gradients = max(part.get("gradients", 0) for part in parts)
+        parts = [{**part, "gradients": gradients} for part in parts]
     for part in parts[:LOSS_PARTS]:
         _without_logits(
             part, LOGITS_SAVED.get(_loss(workload), 0) * workload.batch * workload.length * traced.vocabulary
         )
     return max(parts, key=lambda categories: sum(categories.values()))
+
+
+def states(traced, workload, setting):
+    """{category: most bytes} of weights, gradients and optimizer state. They need not all be there at the peak."""
+    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]
+    return {name: max(part.get(name, 0) for part in parts) for name in STATE[:3]}
 
 
 def _loss(workload):
@@ -51,24 +66,66 @@ def _without_logits(part, size):
         size -= taken
 
 
-def _of_rank(traced, setting, categories):
+def _of_rank(traced, workload, setting, categories):
+    """What one rank holds of a part of the step: {category: bytes}."""
     split = setting.tensor * setting.pipeline
-    shards = setting.gpus // split if setting.strategy == "fsdp2" else 1
-    categories = dict(categories)
-    if "optimizer" in categories and setting.optimizer.startswith(SMALL_STATES):
-        width = next(width for name, width in SMALL_STATES_BYTES.items() if setting.optimizer.startswith(name))
-        categories["optimizer"] = min(categories["optimizer"], width * traced.trainable)
+    categories = _state(traced, setting, dict(categories))
+    kept = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
     found = {}
     for name, size in categories.items():
-        found[name] = size / split if name in STATE or name == "activations" else size / setting.tensor
         if name in STATE:
-            found[name] /= shards
-    if shards > 1:
-        layer = 2 * traced.parameters / split / max(1, traced.layers)
-        found["gathered weights"] = GATHERED_LAYERS * layer
-    if setting.strategy == "ddp":
+            found[name] = size * _share_of_state(traced, workload, setting) / _shards(name, setting)
+        elif name == "activations":
+            found[name] = size * kept / (split * setting.sequence)
+        else:
+            found[name] = size / (setting.tensor * setting.sequence)
+    if setting.offload:
+        found.update(dict.fromkeys(STATE, 0.0))
+    if setting.strategy in SHARDED and setting.data > 1 or setting.offload:
+        found["gathered weights"] = _gathered(traced, workload, setting) / split
+    if setting.strategy == "ddp" and not setting.views:
         found["gradient buckets"] = categories.get("gradients", 0) / split
+    if setting.strategy in DEEPSPEED:
+        found["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
     return found
+
+
+def _gathered(traced, workload, setting):
+    """16-bit weights of whole layers, and of embedding and output layer, which stay gathered from forward to backward."""
+    ends = traced.vocabulary * traced.width * (1 if _tied(workload) else 2)
+    layer = (traced.parameters - ends) / max(1, traced.layers) / setting.experts
+    return 2 * (ends + GATHERED_LAYERS * layer)
+
+
+def _tied(workload):
+    return getattr(config_of(workload)[1], "tie_word_embeddings", False)
+
+
+def _state(traced, setting, categories):
+    """The state of the optimizer as it is held, where that is not as it was traced."""
+    if setting.strategy in DEEPSPEED:
+        categories["optimizer"] = DEEPSPEED_STATE * traced.trainable
+    elif "optimizer" in categories and setting.optimizer.startswith(SMALL_STATES):
+        width = next(width for name, width in SMALL_STATES_BYTES.items() if setting.optimizer.startswith(name))
+        categories["optimizer"] = min(categories["optimizer"], width * traced.trainable)
+    elif setting.state == "fp32":  # traced in 16 bits
+        categories.update({name: 2 * categories[name] for name in STATE if name in categories})
+    return categories
+
+
+def _shards(name, setting):
+    """Parts that a category of the state is cut into."""
+    whole = {"zero1": ("parameters", "gradients"), "zero2": ("parameters",)}.get(setting.strategy, ())
+    return 1 if name in whole else setting.shards
+
+
+def _share_of_state(traced, workload, setting):
+    """Of a rank. A pipeline's first and last stage hold the embedding and the output layer beside their layers."""
+    if setting.pipeline == 1:
+        return 1 / setting.tensor
+    ends = traced.vocabulary * traced.width / traced.parameters  # one of the two matrices
+    body = 1 - ends * (1 if _tied(workload) else 2)
+    return (body / setting.pipeline + ends) / setting.tensor
 
 
 def needed(traced, workload, setting, constants):
@@ -76,7 +133,14 @@ def needed(traced, workload, setting, constants):
     categories = tensors(traced, workload, setting)
     total = sum(categories.values())
     expected = on_device(total, constants, context=True, reserved=True)
-    return Needed(categories, expected, expected * constants["high" if setting.gpus == 1 else "high_many"])
+    return Needed(categories, expected, expected * constants[band(workload, setting)])
+
+
+def band(workload, setting):
+    """The constant that holds the upper end for steps of this kind."""
+    if setting.gpus == 1:
+        return "high"
+    return "high_many_fused" if workload.compiled else "high_many_qlora" if workload.four_bit else "high_many"
 
 
 def on_device(total, constants, *, context, reserved):

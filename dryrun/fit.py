@@ -5,17 +5,20 @@ constants from the rows of the other folds. The same is done for each source and
 all rows (for predictions), those of each fold (for `validate`), and the errors of rows of unseen sources (for low and high).
 """
 
+import contextlib
 import datetime
 import hashlib
 import itertools
 import json
 import math
 import random
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from . import device_memory, predict, published
+from .hardware import accelerator
 from .roofline import processor
 from .rows import klass_of, run_of
 from .workload import traced
@@ -272,6 +275,8 @@ class Peaks:
     measured: list = field(default_factory=list)  # bytes
     context: list = field(default_factory=list)  # whether the CUDA context is in the published figure
     reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
+    bands: list = field(default_factory=list)  # the name of the band that each belongs to
+    failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, bytes of the GPU)]}
 
     def add(self, row):
         """Adds what the row says, if it is a peak whose kind is known and whose step can be traced."""
@@ -291,6 +296,17 @@ class Peaks:
         self.measured.append(size * device_memory.GiB)
         self.context.append(kind[0])
         self.reserved.append(kind[1])
+        self.bands.append(device_memory.band(workload, setting))
+
+    def add_failed(self, row):
+        """Adds a step that ran out of memory."""
+        with contextlib.suppress(Exception):  # `judged` names the row
+            workload, setting = run_of(row)
+            if setting.gpus == 1:
+                return
+            total = sum(device_memory.tensors(traced(workload), workload, setting).values())
+            size = accelerator(row["gpu"]).get("memory") * device_memory.GiB
+            self.failed[device_memory.band(workload, setting)].append((total, size))
 
     def errors(self, constants):
         """Logarithm of predicted over published, of each peak."""
@@ -304,6 +320,8 @@ def peaks(rows):
     for row in rows:
         if row["kind"] == "train" and row.get("memory_gib"):
             found.add(row)
+        elif row.get("fits") is False and "train" in row["klass"]:
+            found.add_failed(row)
     return found
 
 
@@ -321,17 +339,25 @@ def fit_memory(data, chosen):
 def memory_constants(data):
     """Constants of the peaks on one GPU, and `high`: what holds nineteen of twenty peaks that were not fitted.
 
-    Many GPUs have a band of their own: published peaks under FSDP hold more than the shards and the gathered layers.
+    Many GPUs have bands of their own: published peaks under FSDP hold more than the shards and the gathered layers. Steps
+    with fused kernels have another one, because what these keep differs by library, and so has QLoRA. A band on many GPUs
+    also reaches above every published step of its kind that ran out of memory, and at least as far as that of one GPU:
+    its rows come from few sources.
     """
     one = np.array([row["gpus"] == 1 for row in data.rows])
+    bands = np.array(data.bands)
     folds = np.array([fold_of(row) for row in data.rows])
     errors = np.zeros(len(folds))
     for fold in set(folds):
         mine = folds == fold
         errors[mine] = data.errors(fit_memory(data, one & ~mine))[mine]
     found = fit_memory(data, one)
-    for name, mine in (("high", one), ("high_many", ~one)):
-        found[name] = round(max(1.0, float(np.exp(-np.quantile(errors[mine], 0.05)))), 3) if mine.any() else 1.0
+    for name in ("high", "high_many", "high_many_fused", "high_many_qlora"):
+        mine = bands == name
+        above = [float(np.exp(-np.quantile(errors[mine], 0.05)))] if mine.any() else []
+        for total, size in data.failed[name]:
+            above.append(1.001 * size / device_memory.on_device(total, found, context=True, reserved=True))
+        found[name] = round(max([1.0, *above, found.get("high", 1.0)]), 3)
         found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
     return found
 

@@ -1,90 +1,149 @@
-"""Which strategy for this model on these GPUs: bytes that each one holds, bytes that it sends, seconds, and the reason.
+"""Which strategy for this model on these GPUs: does it fit, how long does a step take, and why do the others lose.
 
-Arithmetic only: no torch, no GPU, no network. `dryrun.ranks` traces the same bytes from the real code, and
-`tests/dryrun/test_ranks.py` compares the two. Units are decimal, as vendors write them: 1 GB = 1e9 bytes.
-
-    for option in plan(**model("llama-8b"), **gpu("A100 40GB"), gpus=8):
+    for option in plan("llama3-8b", "a100-sxm4-40", 8, length=4096):
         print(option)
 
-The model of time: bytes over the peak bandwidth of the link, beside FLOPs over a share (`utilization`) of the peak of the
-GPU. Collectives go round a ring. Latency, contention, stragglers and the optimizer's own time are left out, so a real step
-takes longer; a real link gives less than its peak.
+Activations are traced, with the real model code; `device_memory` adds what a GPU holds on top, and an option fits by the
+upper end of its band. Seconds are those of `predict`, with low and high. No GPU, no weights, no network. A first trace of
+a model takes seconds, and is kept in the user's cache folder. 1 GiB = 2**30 bytes.
 """
 
-from .hardware import GB, GPUS, LINKS, MODELS, bytes_per_second, known
-from .plan_rows import rows
-from .setting import PRECISIONS, SHARE, Cluster, Option, Setting, Shape, Work
+import contextlib
+from dataclasses import dataclass, replace
 
-__all__ = ["AMPERE", "GB", "GPUS", "LINKS", "MODELS", "NETWORKS_MD", "PRECISIONS", "SHARE", "Option", "gpu", "model", "plan", "seconds"]  # fmt: skip
+from . import device_memory, models, predict
+from .answer import GiB, usable
+from .communication import experts_of
+from .hardware import GPUS, LINKS, accelerator, bytes_per_second, known
+from .plan_rows import SAME, strategies
+from .roofline import processor
+from .rows import Setting
+from .workload import Workload, config_of, traced
 
-AMPERE, NETWORKS_MD = GPUS["A100 40GB"].source, LINKS["NVLink 3"].source  # for notebooks that cite them
+__all__ = ["GPUS", "LINKS", "STAGED", "Option", "plan", "seconds"]
+
+# Of a slot's peak, what collectives reach that pass through host memory. GeForce cards have no peer-to-peer access. Derived
+# from two runs of GPT-2 on TITAN RTX, of which one had no such access; notebooks/many_gpus.py has the arithmetic.
+STAGED = 0.21
+PRECISIONS = ("mixed", "bf16")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One strategy: what a GPU and its host hold, and how long an optimizer step takes."""
+
+    strategy: str
+    reason: str  # what it does
+    workload: Workload
+    setting: Setting
+    needed: device_memory.Needed
+    prediction: predict.Prediction
+    host: float = 0.0  # bytes that wait in the memory of each host
+    host_memory: float | None = None  # bytes of each host, where known
+    verdict: str = ""  # why it is first, or loses
+
+    @property
+    def trains(self):
+        return "adapters" if self.workload.rank else "all"
+
+    @property
+    def size(self):
+        """Bytes of the GPU's memory."""
+        return usable(self.setting.gpu)
+
+    @property
+    def fits_gpu(self):
+        return self.needed.fits(self.size)
+
+    @property
+    def fits_host(self):
+        return not self.host or (self.host_memory or 0) >= self.host
+
+    @property
+    def fits(self):
+        return self.fits_gpu and self.fits_host
+
+    @property
+    def seconds(self):
+        return self.prediction.seconds
+
+    def __str__(self):
+        time = f"{self.seconds:.3g} s ({self.prediction.low:.3g} to {self.prediction.high:.3g})"
+        held = f"{self.needed.expected / GiB:,.0f} to {self.needed.high / GiB:,.0f} GiB of {self.size / GiB:g}"
+        return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
 
 def plan(
-    *,
-    parameters,
+    model,
+    gpu,
     gpus,
-    memory_gb,
-    tflops,
-    link,
+    *,
+    length=4096,
+    batch=1,
+    accumulation=1,
     nodes=1,
+    link=None,
     network=None,
     adapters=1,
-    layers=None,
-    hidden=None,
-    heads=None,
-    kv_heads=None,
-    vocabulary=0,
-    tied=False,
-    tokens=4096,
-    micro_batches=1,
     precision="mixed",
-    utilization=0.4,
     checkpointing=True,
-    activations_gb=0.0,
-    tensor=None,
-    stages=None,
+    compiled=False,
+    fused_loss=False,
+    rank=16,
+    host_memory=None,
+    only=None,
 ):
     """Every strategy as an `Option`: what fits first, full fine-tuning before adapters, then the fastest.
 
-    parameters ... tied: the model, see `model()`; without layers and hidden there is no row for tensor parallelism and
-    pipelines. gpus: of all `nodes` together. memory_gb, tflops, link: of one GPU, see `gpu()`.
-    network: a name in `LINKS`, for several nodes, with `adapters` of them in each node.
-    tokens: per GPU and micro-batch; micro_batches: per optimizer step. activations_gb: on each GPU, from a trace.
-    utilization: the share of `tflops` that one GPU alone reaches; 0.4 is an assumption. tensor, stages: sizes of tensor
-    parallelism and of the pipeline; by default all GPUs of a node, and all GPUs.
+    model: a name of `models`, or the text of a config.json. gpu: a name of `hardware`. gpus: of all `nodes` together.
+    batch: sequences of one GPU in a micro-batch; accumulation: micro-batches of a step. Every strategy does the work of
+    `gpus` x batch x accumulation sequences in a step; where GPUs share a sequence, in more micro-batches.
+    link, network: a name in `LINKS`, or GB/s in one direction as you measured them. Without `link` it is that of the GPU;
+    GeForce cards reach a part of their slot. network: of one of the `adapters` of each node.
+    precision: "mixed" for fp32 weights computed with in bf16, or "bf16". rank: of the adapters of LoRA.
+    checkpointing: True for every layer, or n for every n-th one. host_memory: GB of each node; without it no strategy with
+    offload fits. only: the name of one strategy, where the others do not matter.
     """
-    for name, value in (("parameters", parameters), ("memory_gb", memory_gb), ("tflops", tflops), ("tokens", tokens)):
-        _check_positive(name, value)
-    if parameters < 1e5:
-        raise ValueError(f"parameters={parameters:g}: count them, so 7e9 for a model of 7 billion")
-    _check_nodes(gpus, nodes, adapters)
-    _check_names(link, nodes, network, precision)
-    if not 0 < utilization <= 1:
-        raise ValueError(f"utilization={utilization}: give a share between 0 and 1, 0.4 for 40 %")
-    _check_sizes(gpus, tensor, stages, heads, kv_heads, layers)
-    setting = Setting(
-        Shape(float(parameters), layers, hidden, heads, kv_heads, vocabulary, tied),
-        Cluster(gpus, memory_gb, tflops, link, nodes, network, adapters),
-        Work(tokens, micro_batches, PRECISIONS[precision], utilization, checkpointing, activations_gb),
+    _check(gpus, nodes, adapters, batch, accumulation, network, precision)
+    gpu = processor(gpu)  # ValueError with the nearest name
+    if not model.startswith("{"):
+        model = models.known(model)
+    full = Workload(model, batch, length, checkpointing=int(checkpointing), compiled=compiled,
+                    fused_loss=fused_loss)  # fmt: skip
+    shape = _shape(full)
+    here = Setting(
+        gpu=gpu.name,
+        gpus=gpus,
+        gpus_per_node=gpus // nodes,
+        accumulation=accumulation,
+        link=_link(gpu, link),
+        network=_network(network, adapters, gpus // nodes) if nodes > 1 else 0.0,
     )
-    return sorted(rows(setting, tensor, stages), key=_rank)
+    host = host_memory * 1e9 if host_memory else None
+    with _tracing(full):
+        traced(full)
+    families = {}
+    for found in strategies(full, here, shape, precision, rank):
+        if only not in (None, found.name):
+            continue
+        with contextlib.suppress(ValueError):  # adapters name layers that this model does not have: no row
+            families.setdefault(found.family, []).append(_option(found, host))
+    families = {name: members for name, members in families.items() if members}
+    if not families:
+        raise ValueError(
+            f"only={only!r}: there is no such strategy for this model and these GPUs: leave it out to see them all"
+        )
+    return _judged(_ranked([_best(options) for options in families.values()]))
 
 
-def _rank(option):
-    """Of two strategies that can hide all they send, the one that sends less is first."""
-    return not option.fits, option.trains != "all", option.seconds_overlapped, option.seconds
-
-
-def model(name):
-    """The arguments of `plan` that describe a model of `MODELS`."""
-    return MODELS[known("model", name, MODELS)]._asdict()
-
-
-def gpu(name):
-    """The arguments of `plan` that describe a GPU of `GPUS`."""
-    found = GPUS[known("gpu", name, GPUS)]
-    return {"memory_gb": found.memory_gb, "tflops": found.tflops, "link": found.link}
+@contextlib.contextmanager
+def _tracing(workload):
+    """Names the model in whatever its own code raises on sizes that make no sense."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ValueError(f"model {workload.model[:40]!r}: its step cannot be traced: {said}") from error
 
 
 def seconds(size, link, adapters=1):
@@ -92,13 +151,147 @@ def seconds(size, link, adapters=1):
     return size / bytes_per_second(link, adapters)
 
 
-def _check_positive(name, value):
-    if not value > 0:
-        raise ValueError(f"{name}={value}: give a number above zero")
+def _option(found, host_memory):
+    what = traced(found.workload)
+    return Option(
+        found.name,
+        found.reason,
+        found.workload,
+        found.setting,
+        device_memory.needed(what, found.workload, found.setting, predict.fitted()["memory"]),
+        predict.prediction(what, found.workload, found.setting),
+        found.host_bytes * what.parameters / found.setting.nodes,
+        host_memory,
+    )
 
 
-def _check_nodes(gpus, nodes, adapters):
-    for name, value in (("gpus", gpus), ("nodes", nodes), ("adapters", adapters)):
+def _best(options):
+    """Of one strategy in several sizes."""
+    fitting = [option for option in options if option.fits]
+    if fitting:
+        return min(fitting, key=lambda option: option.seconds)
+    return min(options, key=lambda option: option.needed.high)
+
+
+def _ranked(options):
+    """What fits first; of strategies that are about as fast, the one that is named first in `plan_rows` is simpler."""
+    groups, found = {}, []
+    for option in options:
+        key = not option.fits, option.setting.offload, option.trains == "adapters"
+        groups.setdefault(key, []).append(option)
+    for (misfits, *_), members in sorted(groups.items()):
+        if misfits:
+            found += sorted(members, key=lambda option: option.needed.high)
+            continue
+        while members:
+            fastest = min(option.seconds for option in members)
+            simplest = next(option for option in members if option.seconds <= SAME * fastest)
+            members.remove(simplest)
+            found.append(simplest)
+    return found
+
+
+def _judged(options):
+    """The options, each with its verdict."""
+    first = options[0]
+    return [replace(option, verdict=_verdict(option, first)) for option in options]
+
+
+def _verdict(option, first):
+    if not option.fits_gpu:
+        return (
+            f"does not fit: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
+        )
+    if not option.fits_host:
+        known = f"which has {option.host_memory / 1e9:,.0f}" if option.host_memory else "so give host_memory"
+        return f"needs {option.host / 1e9:,.0f} GB of each host's memory, {known}"
+    if option is first:
+        return f"fits, and nothing that fits is clearly faster; bound by {option.prediction.bound}"
+    if option.trains != first.trains:
+        return f"trains adapters alone, and {first.strategy} trains all weights"
+    slower = option.seconds / first.seconds
+    if option.setting.offload:
+        return f"{slower:.1f}x slower at least: all weights pass the slot of each GPU, and AdamW on the host is not counted"
+    if slower <= SAME:
+        return f"about as fast, and harder to set up than {first.strategy}"
+    return f"{slower:.2f}x slower: {_cause(option, first)}"
+
+
+NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
+CAUSES = {
+    "communication": "waits longer for what GPUs send",
+    "bandwidth": "moves more memory",
+    "mathematics": "computes more, or in smaller products",
+    "launches": "launches more and smaller kernels",
+}
+
+
+def _largest(categories):
+    name = max(categories, key=categories.get)
+    return NAMES.get(name, name)
+
+
+def _cause(option, first):
+    """What takes more of its time than of the first option's."""
+    mine, other = option.prediction.parts, first.prediction.parts
+    part = max(mine, key=lambda name: mine[name] - other[name])
+    if part == "communication" and option.setting.pipeline > 1:
+        return "its stages wait for each other"
+    return CAUSES[part]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What can be split of a model."""
+
+    layers: int
+    heads: int  # of keys and values, which are the fewest
+    experts: int  # 0 where there are none
+
+
+def _shape(workload):
+    """The `Shape` of a model; ValueError where its step cannot be planned."""
+    with _tracing(workload):
+        model_class, config = config_of(workload)
+    if not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
+        raise ValueError(
+            f"model {workload.model[:40]!r}: {model_class.__name__} is no language model: plan() takes those"
+        )
+    mixture = experts_of(workload)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return Shape(config.num_hidden_layers, heads, mixture.number if mixture else 0)
+
+
+def _link(gpu, given):
+    """Bytes/s at the peak of the link, in one direction."""
+    if given is None:
+        row = accelerator(gpu.name)
+        staged = row.name.startswith(("GeForce", "TITAN"))
+        return (STAGED * gpu.link / _share()) if staged else gpu.link
+    return _bytes(given, "link")
+
+
+def _network(given, adapters, gpus):
+    """Bytes/s that each GPU of a node has of the network."""
+    return _bytes(given, "network") * adapters / gpus
+
+
+def _bytes(given, what):
+    """Of a named link its peak. What was measured is below the peak already."""
+    if isinstance(given, str):
+        return bytes_per_second(known(what, given, LINKS))
+    if not given > 0:
+        raise ValueError(f"{what}={given}: give GB/s above zero, or a name: {what}='100 GbE'")
+    return given * 1e9 / _share()
+
+
+def _share():
+    return predict.fitted()["constants"]["link"]
+
+
+def _check(gpus, nodes, adapters, batch, accumulation, network, precision):
+    for name, value in (("gpus", gpus), ("nodes", nodes), ("adapters", adapters), ("batch", batch),
+                        ("accumulation", accumulation)):  # fmt: skip
         if value != int(value) or value < 1:
             raise ValueError(f"{name}={value}: give a whole number, 1 or more")
     if nodes > gpus:
@@ -106,30 +299,7 @@ def _check_nodes(gpus, nodes, adapters):
     if gpus % nodes:
         near = nodes * max(1, round(gpus / nodes))
         raise ValueError(f"gpus={gpus} do not divide into {nodes} nodes of one size: take {near}")
-
-
-def _check_names(link, nodes, network, precision):
-    known("link", link, LINKS)
     if nodes > 1 and network is None:
         raise ValueError(f"nodes={nodes}: name the network between them: network='100 GbE'")
-    if network is not None:
-        known("network", network, LINKS)
-    known("precision", precision, PRECISIONS)
-
-
-def _check_sizes(gpus, tensor, stages, heads, kv_heads, layers):
-    if tensor:
-        for name, count in (("gpus", gpus), ("heads", heads), ("kv_heads", kv_heads)):
-            if count and count % tensor:
-                raise ValueError(f"tensor={tensor} does not divide {name}={count}: take {_divisor(tensor, count)}")
-    if stages and stages != gpus:
-        raise ValueError(
-            f"stages={stages}: one stage on each GPU, so {gpus}; a pipeline beside other strategies is not planned"
-        )
-    if stages and layers and layers % stages:
-        raise ValueError(f"stages={stages} does not divide layers={layers}: take {_divisor(stages, layers)} GPUs")
-
-
-def _divisor(wanted, number):
-    """The divisor of `number` nearest to `wanted`."""
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - wanted), -d))
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r} is not known: choose one of {', '.join(PRECISIONS)}")

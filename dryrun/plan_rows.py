@@ -1,197 +1,160 @@
-"""One function for each strategy of the plan: from a `Setting` to its rows, each an `Option`. No torch.
+"""The strategies of a plan: each a `Workload` on a `Setting`, from the simplest to the most involved."""
 
-N: parameters of the model. Bytes per parameter come from the `Precision`.
-"""
+from dataclasses import dataclass, replace
 
-from .hardware import GB, bytes_per_second
-from .setting import Held, Traffic, ring
+from .rows import Setting
+from .workload import Workload
 
-ADAPTERS = 0.01  # of the parameters that LoRA trains
-NF4 = 0.516  # bytes per weight: 4 bits, and the double-quantized scale of each block of 64
-HOST_LINK = "PCIe 4 x16"
-
-
-def rows(setting, tensor, stages):
-    """All rows. `tensor`, `stages`: as in `plan`."""
-    if setting.cluster.gpus == 1:
-        return [one_gpu(setting)]
-    found = [*ddp(setting), *zero(setting), *fsdp2(setting)]
-    found += [*tensor_parallel(setting, tensor), *pipeline(setting, stages)]
-    return [*found, *offload(setting), *lora(setting)]
+# Plans of transformers have more: docs/training/model-parallelism.md counts them.
+SUMS = "splits each matrix by PyTorch's plan: every layer waits for four all-reduces of activations, six with checkpointing"
+SAME = 1.15  # times in seconds within which two strategies are about as fast: predictions of splits are that far off
+LARGEST_SPLIT = 64
+FP32_STATE, BF16_STATE = 16, 8  # bytes for each parameter: weight, gradient and two moments of AdamW
+DEEPSPEED_HOST = 27  # as DeepSpeed estimates: 18 for each parameter, and half as much again for buffers
+FOUR_BITS_HOST = 0.6  # bytes for each parameter: 4-bit weights with their scales, and adapters
 
 
-def one_gpu(setting):
-    return setting.option("one GPU", "there is nothing to send", _everything(setting), Traffic())
+@dataclass(frozen=True)
+class Strategy:
+    name: str
+    family: str  # of one strategy in several sizes, the best is an option
+    reason: str
+    workload: Workload
+    setting: Setting
+    host_bytes: float = 0.0  # for each parameter, in the memory of the hosts
 
 
-def ddp(setting):
-    n, p, N = setting.cluster.gpus, setting.work.precision, setting.model.parameters
-    gradients = setting.everywhere(ring(p.reduced * N, n, 2), once=True)
-    yield setting.option(
-        "DDP",
-        "every GPU holds everything, and the gradients a second time in buckets",
-        _everything(setting, gradients=2),
-        gradients,
-    )
-    yield setting.option(
-        "DDP, bucket views",
-        "gradient_as_bucket_view=True: every GPU holds everything once, the buckets all the time",
-        Held(p.weights * N, p.gradients * N, p.optimizer * N, p.copies * N),
-        gradients,
-    )
-
-
-def zero(setting):
-    """DeepSpeed's defaults: 16-bit weights and gradients, fp32 state, and all-reduce where the paper reduces and scatters."""
-    n, N = setting.cluster.gpus, setting.model.parameters
-    weights, gradients, state = ring(2 * N, n), ring(2 * N, n, 2), 16 * N / n
-    yield setting.option(
-        "ZeRO-1",
-        "16-bit weights and gradients whole, fp32 copies and optimizer state sharded",
-        Held(2 * N, 2 * N, state),
-        setting.everywhere(gradients + weights, once=True),
-    )
-    yield setting.option(
-        "ZeRO-2",
-        "16-bit weights whole, all else sharded; all-reduces gradients after every micro-batch",
-        Held(2 * N, 2 * N / n, state),
-        setting.everywhere(gradients * setting.work.micro_batches + weights),
-    )
-
-
-def fsdp2(setting):
-    cluster, p, N = setting.cluster, setting.work.precision, setting.model.parameters
-    yield setting.option(
-        "FSDP2 (ZeRO-3)",
-        "everything sharded; gathers each layer twice and reduces its gradient in every micro-batch",
-        _sharded(setting, cluster.gpus),
-        setting.everywhere(ring(_gathered_and_reduced(setting), cluster.gpus)),
-    )
-    if _has_groups(cluster):
-        yield setting.option(
-            "HSDP",
-            "sharded inside a node, replicated across nodes: only gradients cross, once per step",
-            _sharded(setting, cluster.local),
-            Traffic(
-                ring(_gathered_and_reduced(setting), cluster.local),
-                ring(p.reduced * N, cluster.nodes, 2),
-                network_once=True,
-            ),
-        )
-
-
-def tensor_parallel(setting, tensor):
-    """Megatron's split, over the GPUs of a node unless `tensor` says otherwise; DDP between such groups."""
-    model, cluster, work = setting.model, setting.cluster, setting.work
-    p, N, size = work.precision, model.parameters, tensor or cluster.local
-    splits_heads = not any(heads and heads % size for heads in (model.heads, model.kv_heads))
-    if not (model.layers and model.hidden and size > 1 and (tensor or splits_heads)):
-        return
-    groups = cluster.gpus // size
-    activation = work.tokens * size * model.hidden * 2  # a group works on the sequences of all its GPUs
-    per_layer = 5 if work.checkpointing else 4  # the recomputation repeats one all-reduce
-    sums = ring((per_layer * model.layers + 2) * activation * work.micro_batches, size, 2)
-    gradients = ring(p.reduced * N / size, groups, 2)
-    if cluster.nodes == 1:
-        traffic = Traffic(sums + gradients, link_once=True, link_waited=sums)
-    elif size <= cluster.local:
-        traffic = Traffic(sums, size * gradients, network_once=True, link_waited=sums)
+def strategies(workload, here, shape, precision, rank):
+    """Every `Strategy`. workload: full fine-tuning in 16 bits; here: the GPUs and their links."""
+    mixed = precision == "mixed"
+    here = replace(here, state="fp32" if mixed else "")
+    # transformers multiplies experts in groups, which takes no autocast: a mixture is traced in 16 bits.
+    cast = mixed and not shape.experts
+    whole = replace(workload, weights="float32", autocast="bfloat16") if cast else workload
+    apart = replace(here, state="") if cast else here
+    lora = replace(workload, rank=rank, targets="all linear")
+    qlora = replace(lora, four_bit=True)
+    adapters = replace(here, state="")
+    if here.gpus == 1:
+        yield _named("one GPU", "nothing to send", whole, apart)
     else:
-        across = cluster.local * gradients + sums
-        traffic = Traffic(sums, across, network_once=True, link_waited=sums, network_waited=sums)
-    yield setting.option(
-        "TP" if groups == 1 else f"TP {size} x DDP {groups}",
-        f"each matrix split over {size} GPUs; sums activations {'five' if work.checkpointing else 'four'} times per "
-        "layer, and the computation waits for each",
-        _everything(setting, gradients=1 if groups == 1 else 2, share=1 / size),
-        traffic,
+        yield _named(
+            "DDP",
+            "every GPU holds everything; needs gradient_as_bucket_view=True, else a second set of gradients",
+            whole,
+            replace(apart, strategy="ddp", views=True),
+        )
+        yield from _full(workload, here, shape)
+    yield from _offloaded(workload, qlora, here, FP32_STATE if mixed else BF16_STATE)
+    yield from _adapters(lora, "LoRA", "16-bit weights", adapters)
+    yield from _adapters(qlora, "QLoRA", "4-bit weights", adapters)
+
+
+def _full(workload, here, shape):
+    yield _named(
+        "ZeRO-1", "16-bit weights and gradients whole, fp32 state sharded", workload, replace(here, strategy="zero1")
+    )
+    yield _named(
+        "ZeRO-2",
+        "16-bit weights whole, all else sharded; reduces gradients after every micro-batch",
+        workload,
+        replace(here, strategy="zero2"),
+    )
+    yield _named(
+        "FSDP2",
+        "everything sharded; gathers each layer twice in every micro-batch",
+        workload,
+        replace(here, strategy="fsdp2"),
+    )
+    if here.nodes > 1 and here.gpus_per_node > 1:
+        yield _named(
+            "HSDP",
+            "sharded inside a node, repeated across nodes: only gradients cross, once a step",
+            workload,
+            replace(here, strategy="hsdp"),
+        )
+    yield from _split(workload, here, shape)
+
+
+def _split(workload, here, shape):
+    """Strategies in which several GPUs work on one sequence."""
+    inside = [size for size in _divisors(here.gpus_per_node) if 1 < size <= LARGEST_SPLIT]
+    tensors = [size for size in inside if shape.heads % size == 0]
+    stages = [size for size in _divisors(here.gpus) if size > 1 and shape.layers % size == 0]
+    for size in tensors:
+        yield from _shared(workload, here, "TP", SUMS, tensor=size)
+    for size in stages:
+        yield from _shared(
+            workload, here, "PP", "a part of the layers on each GPU; stages wait in the bubble", pipeline=size
+        )
+    for tensor in tensors:
+        for size in stages:
+            if here.gpus % (tensor * size) == 0:
+                reason = "tensor parallelism in each stage of a pipeline"
+                yield from _shared(workload, here, "TP x PP", reason, tensor=tensor, pipeline=size)
+    for size in inside:
+        if workload.length % size == 0:
+            reason = "splits each sequence; attention gathers keys and values"
+            yield from _shared(workload, here, "CP", reason, sequence=size)
+        if shape.experts and shape.experts % size == 0:
+            reason = "spreads the experts; each token travels to its experts and back"
+            yield from _shared(workload, here, "EP", reason, experts=size)
+
+
+def _shared(workload, here, family, reason, tensor=1, pipeline=1, sequence=1, experts=1):
+    """A group of GPUs takes the sequences of all of them: one after the other, or (not in a pipeline) all at once."""
+    rest = here.gpus // (tensor * pipeline)
+    strategy = "" if rest == 1 else "ddp" if pipeline > 1 else "fsdp2"
+    named = {"TP": tensor, "PP": pipeline, "CP": sequence, "EP": experts}
+    parts = [f"{name} {size}" for name, size in named.items() if size > 1]
+    if strategy == "ddp":
+        parts.append(f"DDP {rest}")
+    elif strategy:
+        parts.insert(0, "FSDP2")
+    sharers = tensor * pipeline * sequence
+    setting = replace(
+        here,
+        strategy=strategy,
+        tensor=tensor,
+        pipeline=pipeline,
+        even=False,
+        sequence=sequence,
+        experts=experts,
+        accumulation=here.accumulation * sharers,
+        views=strategy == "ddp",
+    )
+    yield Strategy(" x ".join(parts), family, reason, workload, setting)
+    if sharers > 1 and pipeline == 1:
+        together = replace(setting, accumulation=here.accumulation)
+        yield Strategy(" x ".join(parts), family, reason, replace(workload, batch=workload.batch * sharers), together)
+
+
+def _offloaded(workload, qlora, here, state):
+    there = replace(here, strategy="fsdp2", offload=True)
+    where = "weights, gradients and optimizer state wait in host memory"
+    yield _named("FSDP2 + offload", where, workload, there, state)
+    yield _named("ZeRO-3 + offload", f"{where}, with DeepSpeed's buffers", workload, there, DEEPSPEED_HOST)
+    yield _named(
+        "QLoRA x FSDP2 + offload", "4-bit weights wait in host memory", qlora, replace(there, state=""), FOUR_BITS_HOST
     )
 
 
-def pipeline(setting, stages):
-    """One stage on each GPU."""
-    model, gpus, work = setting.model, setting.cluster.gpus, setting.work
-    if not (model.layers and model.hidden and (stages or model.layers % gpus == 0)):
+def _adapters(workload, method, stored, here):
+    if here.gpus == 1:
+        yield _named(method, f"{stored} frozen, adapters trained", workload, here)
         return
-    p, in_flight = work.precision, work.micro_batches * gpus
-    held = model.body / gpus + model.root / (1 if model.tied else 2)  # a tied embedding is on both ends
-    sent = 2 * work.tokens * model.hidden * 2 * in_flight  # an activation and its gradient
-    if model.tied:
-        sent += ring(p.reduced * model.root, 2, 2)
-    yield setting.option(
-        "pipeline",
-        f"{model.layers // gpus} layers on each GPU; sends little, waits in the bubble of {gpus} stages and "
-        f"{in_flight} micro-batches",
-        Held(p.weights * held, p.gradients * held, p.optimizer * held, p.copies * held),
-        setting.everywhere(sent),
-        bubble=(gpus - 1) / (in_flight + gpus - 1),
-    )
+    yield _named(f"{method} x DDP", f"{stored} whole on every GPU", workload, replace(here, strategy="ddp", views=True))
+    note = ", stored as bnb_4bit_quant_storage=torch.bfloat16" if workload.four_bit else ""
+    sharded = f"{stored} sharded and gathered in every micro-batch{note}"
+    yield _named(f"{method} x FSDP2", sharded, workload, replace(here, strategy="fsdp2"))
+    if here.nodes > 1 and here.gpus_per_node > 1:
+        hybrid = f"{stored} sharded inside a node: only gradients of adapters leave it{note}"
+        yield _named(f"{method} x HSDP", hybrid, workload, replace(here, strategy="hsdp"))
 
 
-def offload(setting):
-    """FSDP2 whose shards wait in host memory. AdamW's time on the CPU is not counted."""
-    cluster, p, N = setting.cluster, setting.work.precision, setting.model.parameters
-    moved = (2 * p.weights + p.reduced) * N / cluster.gpus * setting.work.micro_batches
-    host_gb = (p.weights + p.gradients + p.optimizer) * N / cluster.nodes / GB
-    yield setting.option(
-        "FSDP2 + offload",
-        f"weights, gradients and optimizer state wait in {host_gb:,.0f} GB of each host's memory, behind PCIe 4; add the "
-        "time of the update on the CPU",
-        Held(0.0, 0.0, 0.0, _gathered(setting)),
-        setting.everywhere(ring(_gathered_and_reduced(setting), cluster.gpus)),
-        host_seconds=moved / bytes_per_second(HOST_LINK),
-    )
+def _named(name, reason, workload, setting, host_bytes=0.0):
+    return Strategy(name, name, reason, workload, setting, host_bytes)
 
 
-def lora(setting):
-    """Frozen weights in 16 or 4 bits, sharded; fp32 adapters with their gradients and AdamW state."""
-    model, cluster, work = setting.model, setting.cluster, setting.work
-    adapters = ADAPTERS * model.parameters
-    sizes = {"LoRA": (16, 2 * model.parameters), "QLoRA": (4, NF4 * model.body + 2 * model.root)}
-    for name, (bits, stored) in sizes.items():
-        gathered = 2 * stored * work.micro_batches
-        why = f"{bits}-bit weights sharded; trains adapters of one hundredth of them"
-
-        def held(parts, stored=stored):
-            shards = [size / parts for size in (stored + 4 * adapters, 4 * adapters, 8 * adapters)]
-            return Held(*shards, 2 * (model.root + 2 * model.layer))
-
-        everywhere = setting.everywhere(ring(gathered, cluster.gpus))
-        yield setting.option(f"{name}, sharded", why, held(cluster.gpus), everywhere, trains="adapters")
-        if _has_groups(cluster):
-            inside, across = ring(gathered, cluster.local), ring(4 * adapters, cluster.nodes, 2)
-            yield setting.option(
-                f"{name}, HSDP",
-                f"{why}; only their gradients leave a node",
-                held(cluster.local),
-                Traffic(inside, across, network_once=True),
-                trains="adapters",
-            )
-
-
-def _everything(setting, gradients=1, share=1.0):
-    """Unsharded, or a `share` of each tensor. With accumulation autocast's copies coexist with all gradients."""
-    p, N = setting.work.precision, setting.model.parameters * share
-    copies = p.copies if setting.work.micro_batches > 1 else 0
-    return Held(p.weights * N, gradients * p.gradients * N, p.optimizer * N, copies * N)
-
-
-def _sharded(setting, ranks):
-    p, N = setting.work.precision, setting.model.parameters
-    return Held(p.weights * N / ranks, p.gradients * N / ranks, p.optimizer * N / ranks, _gathered(setting))
-
-
-def _gathered(setting):
-    """The root and two layers, of which one is prefetched; one layer's gradients, before and after they are reduced."""
-    p, model = setting.work.precision, setting.model
-    return p.sent * (model.root + 2 * model.layer) + (p.sent + p.reduced) * model.layer
-
-
-def _gathered_and_reduced(setting):
-    """What a step gathers (each layer twice, the root once) and reduces, before it goes round a ring."""
-    p, model = setting.work.precision, setting.model
-    return (p.sent * (2 * model.body + model.root) + p.reduced * model.parameters) * setting.work.micro_batches
-
-
-def _has_groups(cluster):
-    return cluster.nodes > 1 and cluster.local > 1
+def _divisors(number):
+    return [size for size in range(1, number + 1) if number % size == 0]

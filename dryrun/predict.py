@@ -124,12 +124,14 @@ def generation(model, prompt, new, gpu, *, batch=1, weights="bf16", tensor=1):
     decode = Workload(model, batch, 1, kind="decode", compiled=True)
     setting = Setting(gpu=gpu, gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="", host="graphs",
                       weight_bytes=WEIGHT_BYTES[weights], context=prompt + new // 2)  # fmt: skip
-    first = prediction(traced(prefill), prefill, setting)
-    each = prediction(traced(decode), decode, setting)
+    what = traced(decode)
+    first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, setting)
+    read = what.weight_bytes * setting.weight_bytes + what.keys * setting.context * batch
+    soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
     parts = {name: first.parts[name] + new * each.parts[name] for name in each.parts}
     seconds = first.seconds + new * each.seconds
     return Prediction(
-        seconds, first.low + new * each.low, first.high + new * each.high, _largest(parts), batch * new / seconds,
+        seconds, first.low + new * max(each.low, soonest), first.high + new * each.high, _largest(parts), batch * new / seconds,
         (first.mfu * first.seconds + each.mfu * each.seconds * new) / seconds, "decode", parts,
     )  # fmt: skip
 
@@ -147,9 +149,10 @@ def prediction(what, workload, setting, constants=None):
     flops = sum(
         count * kernel.flops for kernel, count in what.kernels.counts.items() if kernel.phase != "recomputation"
     )
-    peak = processor(setting.gpu).half * setting.tensor * setting.pipeline
+    split = setting.tensor * setting.pipeline * setting.sequence  # GPUs that work on the same sequences
+    peak = processor(setting.gpu).half * split
     tokens = workload.batch * max(1, workload.length) * setting.accumulation
-    ranks = max(1, setting.gpus // (setting.tensor * setting.pipeline))
+    ranks = max(1, setting.gpus // split)
     return Prediction(
         seconds, seconds * low, seconds * high, "launches" if klass == LAUNCH_BOUND else _largest(parts), tokens * ranks / seconds,
         flops * setting.accumulation / seconds / peak, klass, parts,
@@ -227,10 +230,10 @@ class Runs:
             kernels = without_loss_kernels(what, workload, kernels)
         decodes = workload.kind == "decode"
         update = optimizer_kernels(what, workload, setting)
-        every, once, alone = communication.of_step(what, workload, setting)
+        waits = communication.of_step(what, workload, setting)
         cache = what.keys * setting.context * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
         self.steps.add(
-            communication.of_rank(kernels, setting), gpu, _peak(setting), setting.weight_bytes if decodes else None
+            communication.of_rank(kernels, setting, what, workload), gpu, _peak(setting), setting.weight_bytes if decodes else None
         )
         self.updates.add(update, gpu)
         dispatched = _dispatched(what)
@@ -239,9 +242,7 @@ class Runs:
                 dispatched if setting.host == "eager" else 0.0,
                 dispatched if setting.host == "script" else 0.0,
                 cache,
-                every,
-                once,
-                alone,
+                *waits,
                 setting.accumulation,
                 communication.bubble(setting),
                 setting.gpus > 1,
@@ -262,13 +263,13 @@ class Runs:
     def seconds(self, constants, parts=False):
         """Seconds of each run; with `parts`, also {what binds: seconds of each run}."""
         columns = np.array(self._columns, dtype=float).T
-        eager, script, cache, every, once, alone, accumulation, bubble, many, decodes, graphs = columns
+        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, graphs = columns
         gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, graphs)
         dispatch = np.where(decodes > 0, constants["decode_dispatch"], constants["dispatch"])
         cpu = eager * dispatch + script * constants["script"]
         busy = np.maximum(gpu, cpu) + alone / constants["link"]
-        every, once = every / constants["link"], once / constants["link"]
-        exposed = np.maximum(0, once - HIDDEN_UPDATE * busy)
+        every, once, after = every / constants["link"], once / constants["link"], after / constants["link"]
+        exposed = np.maximum(0, once - HIDDEN_UPDATE * busy) + after
         update = self.updates.seconds({**constants, "bandwidth": constants["streaming"]})
         total = accumulation * np.maximum(busy, every) * bubble + exposed + update
         if not parts:
@@ -334,11 +335,11 @@ def optimizer_kernels(what, workload, setting):
     """The kernels of the optimizer's step on one rank."""
     if workload.kind != "train" or not setting.optimizer:
         return {}
-    ranks = setting.gpus if setting.strategy == "fsdp2" else setting.tensor * setting.pipeline
+    ranks = setting.tensor * setting.pipeline * setting.shards
     moved, launches = OPTIMIZERS.get(setting.optimizer, OPTIMIZERS["adamw"])
     if setting.state == "master":
         moved *= 40 / 28
-    elif workload.weights != "float32" and setting.strategy != "fsdp2":
+    elif workload.weights != "float32" and setting.strategy != "fsdp2" and setting.state != "fp32":
         moved *= 0.5  # 16-bit weights and states
     size = round(moved * what.trainable / ranks)
     return {Kernel("optimizer", "memory", "float32", 0, (), size, max(1, round(launches * what.tensors))): 1}

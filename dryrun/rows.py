@@ -39,17 +39,39 @@ class Setting:
     gpu: str
     gpus: int = 1
     gpus_per_node: int = 1
-    strategy: str = ""  # "", ddp, fsdp2
+    strategy: str = ""  # "", ddp, zero1, zero2, fsdp2, hsdp
     tensor: int = 1  # ranks that split a matrix
     pipeline: int = 1
+    even: bool = True  # stages take equally long; else they have as many layers, and the last one the logits too
+    sequence: int = 1  # ranks that split a sequence
+    experts: int = 1  # ranks that the experts are spread over
+    offload: bool = False  # weights, gradients and optimizer state wait in host memory
+    views: bool = False  # DDP with gradient_as_bucket_view
     accumulation: int = 1
     optimizer: str = "adamw"
-    state: str = ""  # "master": 16-bit weights beside fp32 ones
+    state: str = ""  # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits
     precision: str = "bf16"
     host: str = "eager"  # what launches: eager, script (TorchScript), c++ or graphs (CUDA graphs)
     weight_bytes: float = 2.0
     link: float = 0.0  # bytes/s in one direction, where known
+    network: float = 0.0  # bytes/s of each GPU to other nodes, where known
     context: int = 0  # tokens in the KV cache when decoding
+
+    @property
+    def data(self):
+        """Ranks that share the weights out, or repeat them."""
+        return self.gpus // (self.tensor * self.pipeline)
+
+    @property
+    def nodes(self):
+        return max(1, self.gpus // self.gpus_per_node)
+
+    @property
+    def shards(self):
+        """Parts of the optimizer state."""
+        if self.strategy == "hsdp":
+            return max(1, self.gpus_per_node // self.tensor)
+        return self.data if self.strategy in ("fsdp2", "zero1", "zero2") else 1
 
 
 def run_of(row):

@@ -71,7 +71,7 @@ class Traced:
     width: int = 0
     vocabulary: int = 0
     keys: int = 0  # bytes of the KV cache of one token, in 16 bits
-    weight_bytes: int = 0  # of products that read a weight, once
+    weight_bytes: int = 0  # of the weights that products read, at one byte for each
     memory: trace.Trace = None
 
 

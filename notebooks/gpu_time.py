@@ -43,7 +43,12 @@ import sys
 if importlib.util.find_spec("evidence") is None:
     source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
     needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
 
 # %%
 import logging
@@ -112,11 +117,11 @@ sums = {}
 for kernel, count in step.kernels.counts.items():
     calls, flops, moved = sums.get(kernel.kind, (0, 0, 0))
     sums[kernel.kind] = calls + count, flops + count * kernel.flops, moved + count * kernel.bytes
-NAMES = {"product": "matrix products", "attention": "attention", "memory": "all others"}
+NAMES = {"memory": "all others", "product": "matrix products", "attention": "attention"}
 table("kernels", "Kernels of a LoRA step of an 8B Llama, 1 x 2,048 tokens, checkpointing, eager",
       {"kind": "Kind", "count": "Kernels", "flops": "TFLOPs", "moved": "Moved, GB"},
-      [{"kind": NAMES[kind], "count": calls, "flops": flops / 1e12, "moved": moved / 1e9}
-       for kind, (calls, flops, moved) in sums.items()], kind="traced")
+      [{"kind": name, "count": sums[kind][0], "flops": sums[kind][1] / 1e12, "moved": sums[kind][2] / 1e9}
+       for kind, name in NAMES.items()], kind="traced")
 
 # %% [markdown]
 # Nearly all FLOPs are in the products, and most kernels are small ones that only move bytes.

@@ -1,9 +1,11 @@
-"""Which strategy for which model on which GPUs. Needs no GPU and no torch.
+"""Which strategy for which model on which GPUs. Needs no GPU.
 
 python decide.py
 """
 
-from dryrun.plan import gpu, model, plan
+from transformers import LlamaConfig
+
+from dryrun.plan import plan
 
 
 def show(title, options):
@@ -13,38 +15,40 @@ def show(title, options):
 
 
 # --8<-- [start:seven]
-options = plan(**model("llama-7b"), **gpu("A100 40GB"), gpus=8)
+options = plan("llama2-7b", "A100 40GB", 8, length=4096)
 # --8<-- [end:seven]
 show("7B on 8 x A100 40GB", options)
 
 # --8<-- [start:seventy]
-options = plan(**model("llama-70b"), **gpu("RTX 4090 24GB"), gpus=4)
+options = plan("llama3-70b", "RTX 4090", 4, length=4096, host_memory=512)
 # --8<-- [end:seventy]
 show("70B on 4 x RTX 4090", options)
 
 # --8<-- [start:slow]
 options = plan(
-    **model("qwen-72b"), **gpu("A100 40GB"),
-    gpus=16, nodes=2, network="100 GbE", adapters=1,
+    "qwen2.5-72b", "A100 40GB", 16, length=4096,
+    nodes=2, network="100 GbE", adapters=1,
 )
 # --8<-- [end:slow]
 show("72B on 2 nodes of 8 x A100 40GB, one 100 GbE adapter each", options)
 
 # --8<-- [start:two]
-options = plan(
-    **model("llama-1b"), **gpu("RTX 4090 24GB"),
-    gpus=2, tokens=2048, micro_batches=4,
-)
+options = plan("llama3.2-1b", "RTX 4090", 2, length=2048, accumulation=4)
 # --8<-- [end:two]
 show("1B on 2 x RTX 4090", options)
 
 # --8<-- [start:own]
+# Or AutoConfig.from_pretrained("your/model"): the weights are not needed.
+config = LlamaConfig(
+    hidden_size=3072, intermediate_size=8192, num_hidden_layers=28,
+    num_attention_heads=24, num_key_value_heads=8, vocab_size=128256,
+)
 options = plan(
-    parameters=3.2e9, layers=28, hidden=3072, heads=24, kv_heads=8,  # your model
-    vocabulary=128256, tied=True,
-    memory_gb=48, tflops=362, link="PCIe 4 x16",  # your GPUs
-    gpus=16, nodes=4, network="25 GbE", adapters=2,  # your nodes
-    tokens=8192, micro_batches=4, activations_gb=6, precision="bf16",  # your step
+    config.to_json_string(use_diff=False), "RTX A6000", 16,  # your model, your GPUs
+    nodes=4, network="25 GbE", adapters=2,  # your nodes
+    link=20.0,  # GB/s, if you measured it
+    length=4096, batch=2, accumulation=4, precision="bf16",  # your step
+    host_memory=256,  # GB of each node, for offload
 )
 # --8<-- [end:own]
 show("Your own", options)
