@@ -25,7 +25,7 @@ GPU = {"name": "nvidia-x", "label": "NVIDIA X", "gpu": "NVIDIA X", "gpu_memory_g
 def render(text, page="index.md", **settings):
     custom = [
         {"name": name, "class": name, "format": getattr(fences, f"{name}_fence")}
-        for name in ("table", "chart", "ledger", "machines")
+        for name in ("table", "chart", "timeline", "diagram", "ledger", "machines")
     ]
     extensions = ["evidence.site.pages", "attr_list", "tables", "toc", "pymdownx.superfences", "pymdownx.details"]
     configs = {"evidence.site.pages": {"page": page} | settings, "pymdownx.superfences": {"custom_fences": custom}}
@@ -102,7 +102,7 @@ def add_table(data):
 
 def make_site(pages="  - Overview: index.md\n"):
     """Gives the small repository our theme, assets, hook and settings: a site with one notebook and these pages."""
-    for name in ("evidence", "theme"):
+    for name in ("evidence", "dryrun", "theme"):
         if not os.path.lexists(name):
             os.symlink(ROOT / name, name)
     shutil.copytree(ROOT / "docs" / "assets", "docs/assets", dirs_exist_ok=True)

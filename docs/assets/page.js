@@ -51,7 +51,8 @@
     try {
       const text = fetch(markdown.href).then(answer => answer.ok ? answer.blob() : Promise.reject()).then(blob => new Blob([blob], { type: "text/plain" }))
       await navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]) // a promise: Safari forgets the click while it waits
-      markdown.title = "Copied"
+      markdown.dataset.said = "Copied"
+      setTimeout(() => { delete markdown.dataset.said }, 2000)
     } catch { location = markdown.href }
   })
 }

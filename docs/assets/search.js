@@ -1,24 +1,74 @@
-// The worker of the search: Material's, which the address names, with two changes. Runs only when somebody searches.
+// The worker of the search: Material's, which the address names, with three changes. Runs only when somebody searches.
 {
   // A reader's words. Material takes any of them for the beginning of one ("a", "in"), and a colon, parenthesis or dash of
   // an error message for an operator. So: no common words, names in parts, and the word itself before what begins so.
-  const COMMON = new Set(("a about after all also am an and any are as at be because been but by can could did do does " +
-    "for from get got had has have how i if in into is it its just like may me might my no not of on only or our out " +
-    "should so some than that the their them then there these they this to too use used uses was we were what when where " +
-    "which while who why will with without would you your").split(" "))
+  let common // the index brings them (evidence/site/search_index.py), which leaves them out of its texts
 
   const FRAME = /File "[^"]*", line \d+(, in \S+)?/g // of a traceback: its path and function are the reader's own
 
-  const rewrite = pasted => {
-    const query = pasted.replace(FRAME, " ")
-    if (/^(\s*"[^"]+")+\s*$/.test(query)) return query // a quotation means all of its words; a message may hold quotes
-    const words = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean) ?? []
-    const telling = words.filter(word => !COMMON.has(word))
-    return (telling.length ? telling : words).map(word => `${word}^2 ${word}`).join(" ")
+  // What readers write for words that pages spell out.
+  const MEANS = {
+    amp: "mixed precision", cp: "context parallelism", ep: "expert parallelism", gas: "gradient accumulation",
+    ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", mfu: "utilization",
+    moe: "mixture experts", oom: "outofmemoryerror memory", pp: "pipeline parallelism", sdpa: "scaled dot product attention",
+    tp: "tensor parallelism", tps: "tokens second",
+  }
+  const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
+
+  let index, words, counts, instead, told = []
+  const learn = () => {
+    counts = new Map(Object.entries(index.invertedIndex).map(([word, { text, title }]) =>
+      [word, Object.keys(text).length + 5 * Object.keys(title).length]))
+    words = [...counts.keys()].sort()
+  }
+  const first = start => { // the first word from here on, by halves
+    let low = 0, high = words.length
+    while (low < high) { const middle = (low + high) >> 1; if (words[middle] < start) low = middle + 1; else high = middle }
+    return words[low]
+  }
+  const begins = start => first(start)?.startsWith(start)
+
+  const isOneOff = (typed, word) => { // one letter more, less, other, or two that have changed places
+    if (Math.abs(typed.length - word.length) > 1 || typed === word) return false
+    let from = 0, to = 0
+    while (from < typed.length && typed[from] === word[from]) from++
+    while (to < Math.min(typed.length, word.length) - from && typed.at(-1 - to) === word.at(-1 - to)) to++
+    const [a, b] = [typed.slice(from, typed.length - to), word.slice(from, word.length - to)]
+    return a.length <= 1 && b.length <= 1 || a.length === 2 && a[0] === b[1] && a[1] === b[0]
+  }
+  const spelled = word => SPELLINGS.flatMap(pair => [pair, [...pair].reverse()]).map(([one, other]) => word.replace(one, other))
+    .find(other => other !== word && begins(other))
+  const mistyped = word => words.filter(other => other.length > 3 && isOneOff(word, other) && /^\p{L}+$/u.test(other))
+    .sort((a, b) => counts.get(b) - counts.get(a))[0]
+  const shorter = word => { // tokenizing, initialized: what they begin with
+    for (let length = word.length - 1; length >= Math.max(5, word.length - 5); length--) if (begins(word.slice(0, length))) return word.slice(0, length)
+  }
+  const known = word => { // the word, or what it most probably is
+    if (word.length < 4 || !/^\p{L}+$/u.test(word) || begins(word)) return word
+    const found = spelled(word) ?? mistyped(word) ?? shorter(word) ?? word
+    if (found !== word) instead[word] = found
+    return found
   }
 
-  const QUERY = 2
-  addEventListener("message", ({ data }) => { if (data.type === QUERY) data.data = rewrite(data.data) }) // before Material's
+  const rewrite = pasted => {
+    instead = {}
+    const query = pasted.replace(FRAME, " ")
+    const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean) ?? []
+    const telling = typed.filter(word => !common.has(word))
+    const asked = (telling.length ? telling : typed).map(known)
+    told = [...new Set(asked)]
+    if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
+    const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
+    return [...asked.map(word => `${word}^2 ${word}`), ...meant].join(" ")
+  }
+
+  const SETUP = 0, QUERY = 2
+  addEventListener("message", ({ data }) => { // before Material's
+    if (data.type === SETUP) common = new Set(data.data.common)
+    else if (data.type === QUERY) data.data = rewrite(data.data)
+  })
+  const post = self.postMessage.bind(self)
+  self.postMessage = answer => post({ ...answer, words: told, instead })
 
   importScripts(new URLSearchParams(location.search).get("worker"))
 
@@ -26,5 +76,12 @@
   // 1 -> 1 and 2 -> 3 passes for one with 1 -> 123. A text full of numbers loses words by that, with an error in each search.
   lunr.TokenSet.prototype.toString = function () {
     return (this.final ? "1" : "0") + Object.keys(this.edges).sort().map(label => `${label}${this.edges[label].id},`).join("")
+  }
+
+  const build = lunr.Builder.prototype.build
+  lunr.Builder.prototype.build = function () {
+    index = build.call(this)
+    learn()
+    return index
   }
 }

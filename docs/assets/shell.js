@@ -1,6 +1,7 @@
 // The header: which colors, which machine, and the search, whose script and index are fetched when somebody searches.
 {
   const root = document.documentElement
+  const stored = name => { try { return localStorage.getItem(name) ?? "" } catch { return "" } }
   const store = (name, value) => { try { localStorage.setItem(name, value) } catch {} }
   const choose = (name, value) => { if (value) root.dataset[name] = value; else delete root.dataset[name] }
 
@@ -10,26 +11,27 @@
     store("scheme", root.dataset.scheme)
   })
 
-  // The machine that figures were measured on, and the GPU that they are predicted for. A page that shows none of them asks nothing.
+  // The machine that figures were measured on, and the GPU that they are predicted for: only those that the page has, and
+  // only where there are two. The first is what the page shows without a choice.
   const choices = { machine: "[data-on]", gpu: "[data-for]" }
+  const offered = document.querySelector("[data-machines]")?.dataset.machines.split(" ")
   const show = (name, value) => {
-    choose(name, value)
+    choose(name, value) // what a page does not have, it shows as the first (evidence/site/context.py)
     const select = document.getElementById(name) // absent while there is nothing to choose on the whole site
     if (!select) return
-    select.parentElement.hidden = !document.querySelector(`article ${choices[name]}`)
     select.value = value
-    if (select.selectedIndex < 0 && value) show(name, "") // one that has no record any more
-    else if (select.selectedIndex < 0) select.selectedIndex = 0
+    if (select.selectedIndex < 0) select.selectedIndex = 0
+    select.parentElement.hidden = select.length < 2 || !document.querySelector(`article ${choices[name]}`)
   }
+  const machine = document.getElementById("machine")
+  machine?.replaceChildren(...(offered ?? []).flatMap(name => [...machine.options].filter(option => option.value === name)))
   for (const name in choices) {
-    show(name, root.dataset[name] ?? "")
+    show(name, stored(name))
     document.getElementById(name)?.addEventListener("change", event => { show(name, event.target.value); store(name, event.target.value) })
   }
   const again = () => {
-    try {
-      for (const name in choices) show(name, localStorage.getItem(name) ?? "")
-      choose("scheme", localStorage.getItem("scheme"))
-    } catch {}
+    for (const name in choices) show(name, stored(name))
+    choose("scheme", stored("scheme"))
   }
   addEventListener("storage", again) // chosen in another tab
   addEventListener("pageshow", event => { if (event.persisted) again() }) // on another page, before one came back to this
@@ -43,22 +45,36 @@
     document.querySelector(to).focus()
   })
 
-  const open = document.getElementById("__search"), query = document.forms.search?.elements.query
-  const load = source => new Promise((resolve, reject) => {
-    document.head.append(Object.assign(document.createElement("script"), { src: source, onload: resolve, onerror: reject }))
-  })
-  const script = document.getElementById("search-script")
+  // Who only tabs past the search box opens and fetches nothing.
+  const open = document.getElementById("__search"), query = document.forms.search.elements.query
+  const box = query.closest(".md-search"), script = document.getElementById("search-script")
   let loading
-  const search = () => loading ??= load(script.src)
-  query?.addEventListener("focus", () => { open.checked = true; search() })
-  open.addEventListener("change", () => { if (open.checked) query.focus() })
-  addEventListener("keydown", event => {
-    const typing = event.target.closest("input, select, textarea, [contenteditable]")
-    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey || loading) return // then Material's own
-    event.preventDefault()
+  const search = () => {
+    open.checked = true
+    loading ??= document.head.appendChild(Object.assign(document.createElement("script"), { src: script.src }))
+  }
+  const close = () => {
+    open.checked = false
+    const button = document.querySelector("[data-toggles=__search]");
+    (button.checkVisibility() ? button : query).focus()
+  }
+  query.addEventListener("input", search)
+  query.addEventListener("pointerdown", search)
+  open.addEventListener("change", () => {
+    if (!open.checked) return
+    search()
     query.focus()
   })
+  box.addEventListener("focusout", event => {
+    if (event.relatedTarget && !box.contains(event.relatedTarget)) open.checked = false
+  })
   addEventListener("keydown", event => {
-    if (event.key === "Escape" && drawer.checked) drawer.click()
+    if (event.key === "Escape" && open.checked) return close()
+    if (event.key === "Escape" && drawer.checked) return drawer.click()
+    const typing = event.target.closest("input, select, textarea, [contenteditable]")
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return
+    event.preventDefault()
+    search()
+    query.focus()
   })
 }

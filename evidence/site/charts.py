@@ -23,10 +23,12 @@ def draw(series, mark, x_title, unit, log=(), description=""):
     for name, points in series.items():
         if points:
             _check(name, points, mark, log)
-    return _legend(series) + "".join(_draw(series, mark, x_title, unit, log, description, width) for width in WIDTHS)
+    return _legend(series, mark) + "".join(
+        _draw(series, mark, x_title, unit, log, description, width) for width in WIDTHS
+    )
 
 
-def _legend(series):
+def _legend(series, mark):
     """As text of the page, which wraps where pygal's does not."""
     if len(series) == 1:
         return ""
@@ -34,7 +36,7 @@ def _legend(series):
         f'<li class="color-{number}">{escape(name)}{"" if points else ": none on this machine"}</li>'
         for number, (name, points) in enumerate(series.items())
     )
-    return f'<ul class="legend">{names}</ul>'
+    return f'<ul class="legend legend-{mark}">{names}</ul>'
 
 
 def _check(name, points, mark, log):
@@ -52,7 +54,10 @@ def _check(name, points, mark, log):
 def _draw(series, mark, x_title, unit, log, description, width):
     chart = {"line": _lines, "area": _areas, "bar": _bars, "agreement": _agreement}[mark](series, log, width)
     chart.config.width = width
-    chart.config.x_title, chart.config.y_title = (unit, None) if mark == "bar" else (x_title, unit)
+    across, up = (unit, None) if mark == "bar" else (x_title, unit)
+    is_log = ["x", "y"] if mark == "agreement" else log
+    chart.config.x_title = f"{across} (log scale)" if "x" in is_log else across
+    chart.config.y_title = f"{up} (log scale)" if "y" in is_log else up
     return _inline(chart.render(is_unicode=True), description)
 
 

@@ -40,6 +40,8 @@ class Context:
         depth = len(path.parts) - (1 if path.name == "index.md" else 0)
         self.root = "../" * depth if page else ""
         self.used = {}  # popover id -> (notebook, claim), in the order of the page
+        self.where = {}  # popover id -> the kind of machine that its sentence is about
+        self.offered = []  # the machines that have the figures of the page; the first is shown without a choice
 
     def find(self, notebook, name, collection="claims"):
         """[(record, entry)] of a claim or a table, the newest first. Where all its records are stale, one entry without
@@ -75,9 +77,29 @@ class Context:
         shown = [(self.each_machine(found)[""] or found[0])[0] for found in entries]
         return list({record.path: record for record in shown}.values())
 
+    def offer(self, wanted):
+        """Chooses the machines of a page by its claims and tables, [(notebook, name, collection)]: the one with most of the
+        measured figures comes first and is shown; others with half as many are offered."""
+        said, values = dict.fromkeys(self.machines, 0), dict.fromkeys(self.machines, 0)
+        for notebook, name, collection in set(wanted):
+            for record, entry in self._known(notebook, name, collection):
+                if entry["kind"] == "measured" and record.machine in said:  # not where all its records are stale
+                    said[record.machine] += says((record, entry))
+                    values[record.machine] += has_value((record, entry))
+        most = max(said.values(), default=0)
+        kept = [name for name, count in said.items() if count and 2 * count >= most]
+        self.offered = sorted(kept, key=lambda name: -values[name])
+
+    def _known(self, *named):
+        try:
+            return self.find(*named)
+        except LookupError:  # is refused where it stands on the page, with its line
+            return []
+
     def each_machine(self, entries, where=None):
-        """{machine: its entry, or None}. Key "": what is shown until the reader has chosen a machine, which is the first
-        machine with a value. No other key where the figure is the same everywhere or there is one machine.
+        """{machine: its entry, or None}. Key "": what is shown until the reader has chosen a machine, which is that of the
+        first machine of the page, or of another that has a value. A machine that the page does not offer shows the same. No
+        other key where the figure is the same everywhere or there is one machine.
 
         where: "cpu" or "gpu", for a sentence about one kind of machine, or "any". Whoever has chosen a machine of the
         other kind, or one without a value, sees the first with a value.
@@ -90,13 +112,13 @@ class Context:
         asked = [name for name in self.machines if where not in kinds or (name in self.gpus) == kinds[where]]
         on = {record.machine: (record, entry) for record, entry in entries}
         found = {name: on.get(name) for name in asked}
-        first = next(filter(has_value, found.values()), None)
+        first = next(filter(has_value, map(found.get, [*self.offered, *asked])), None)
         if len(found) < 2:
             return {"": first}
-        others = {name: first for name in self.machines if name not in asked}
         if where and first:
             found = {name: entry if has_value(entry) else first for name, entry in found.items()}
-        return {"": first} | found | others
+        offered = self.offered or self.machines
+        return {"": first} | {name: found.get(name, first) if name in offered else first for name in self.machines}
 
     def each_gpu(self, record, entry):
         """{GPU: what is predicted for it}. Key "": the first GPU, which the header names until the reader chooses another."""
@@ -181,11 +203,12 @@ def shown_value(entry):
     """(number, unit) of an entry, to three digits, as a popover and the ledger show it."""
     if entry is None or not says(entry):
         return NOT_MEASURED, ""
-    if "value" not in entry[1]:
-        return NOT_APPLICABLE, ""
     said = entry[1]
+    if "value" not in said:
+        return said.get("words", NOT_APPLICABLE), ""
     if "low" in said:
-        return format_band(said["value"], said["low"], said["high"], said["unit"])
+        number, unit = format_band(said["value"], said["low"], said["high"], said["unit"])
+        return (f"{said['words']}: {number}" if "words" in said else number), unit
     number = format_number(said["value"])
     return number, format_value(said["value"], said["unit"])[len(number) :]
 

@@ -1,17 +1,20 @@
-"""Fenced blocks that render records: `table`, `chart`, `ledger` and `machines`."""
+"""Fenced blocks: `table`, `chart`, `timeline`, `ledger`, `machines` and `accelerators` render records, `diagram` draws a schedule."""
 
+import re
 from functools import wraps
 
 import yaml
 from markupsafe import Markup
 from pymdownx.superfences import SuperFencesException
 
-from ..problems import nearest
+from ..problems import nearest, read_text
 from ..records import format_number, format_value
-from . import charts
+from . import accelerators, charts, diagrams
 from .context import NOT_APPLICABLE, NOT_MEASURED, alternatives, html, rows_of, versions
+from .redirects import DOCS, address
 
 MARKS = charts.MARKS
+TIMELINE = ("lane", "start", "length", "label", "kind")  # the columns of a table that is drawn as a timeline
 BLOCK_KEYS = {
     "table": "notebook:name",
     "mark": f"one of {', '.join(MARKS)}",
@@ -23,6 +26,7 @@ BLOCK_KEYS = {
 BLOCKS = {
     "table": (["table"], ["table", "columns"]),
     "chart": (list(BLOCK_KEYS), [*BLOCK_KEYS, "log"]),
+    "timeline": (["table", "title", "description"], ["table", "title", "description"]),
 }  # needed, known
 
 
@@ -84,37 +88,62 @@ def _chart(context, asked, record, table):
 def ledger_fence(source, context):
     """```ledger: every claim of every notebook, with the newest record of each machine."""
     kept = [notebook for notebook, records in context.records.items() if records]
-    return html("ledger.html", notebooks=[_in_ledger(context, notebook) for notebook in kept])
+    pages = _pages_of_claims(DOCS)
+    notebooks = [_in_ledger(context, notebook, pages) for notebook in kept]
+    choices = {
+        "page": sorted(
+            {page["name"] for notebook in notebooks for claim in notebook["claims"] for page in claim["pages"]}
+        ),
+        "kind": sorted({claim["kind"] for notebook in notebooks for claim in notebook["claims"]}),
+        "machine": list(context.machines.values()),
+    }
+    return html("ledger.html", notebooks=notebooks, choices=choices)
 
 
-def _in_ledger(context, notebook):
-    names = dict.fromkeys(name for record in context.records[notebook] for name in record.data["claims"])
-    claims = [_ledger_row(context, notebook, name) for name in names]
-    return {"name": notebook, "url": context.notebook_url(notebook), "claims": claims}
+def _in_ledger(context, notebook, pages):
+    kept = context.records[notebook]
+    names = dict.fromkeys(name for record in kept for name in record.data["claims"])
+    return {
+        "name": notebook,
+        "url": context.notebook_url(notebook),
+        "runs": [_ledger_run(context, record) for record in kept],
+        "claims": [_ledger_row(context, notebook, name, pages.get((notebook, name), ())) for name in names],
+    }
 
 
-def _ledger_row(context, notebook, name):
+def _ledger_run(context, record):
+    return {
+        "record": context.record_url(record),
+        "machine": context.label(record) if record.machine else "the same on every machine",
+        "versions": versions(record),
+        "date": record.date,
+    }
+
+
+def _ledger_row(context, notebook, name, pages):
     rows = rows_of(context, notebook, name)
     claim = rows[0][1]
-    runs = [
-        {
-            "record": context.record_url(record),
-            "machine": context.label(record),
-            "versions": versions(record),
-            "date": record.date,
-        }
-        for record, _ in rows
-        if claim["kind"] != "cited"  # a cited figure was measured on no machine of ours
-    ]
     return {
         "name": name,
         "cell": context.notebook_url(notebook, f"claim-{name}"),
         "sentence": claim["sentence"],
         "shown": [_ledger_value(entry) for _, entry in rows],
         "kind": claim["kind"],
-        "runs": runs,
+        "machines": [context.label(record) for record, _ in rows] if claim["kind"] == "measured" else [],
         "source": claim.get("source"),
+        "pages": [
+            {"name": address(page).rstrip("/") or "overview", "url": f"{context.root}{address(page)}"} for page in pages
+        ],
     }
+
+
+def _pages_of_claims(docs):
+    """{(notebook, claim): the pages that show it}"""
+    found = {}
+    for path in sorted(docs.rglob("*.md")):
+        for claim in dict.fromkeys(re.findall(r"\[\[([a-z0-9_]+):([a-z0-9-]+)", read_text(path))):
+            found.setdefault(claim, []).append(path.relative_to(docs).as_posix())
+    return found
 
 
 def _ledger_value(entry):
@@ -131,6 +160,39 @@ def _range_of_gpus(entry):
         return NOT_APPLICABLE
     low, high = (format_value(value, entry["unit"]) for value in (values[0], values[-1]))
     return f"{low} to {high} on {len(values)} GPUs" if len(values) > 1 else low
+
+
+@_fence
+def accelerators_fence(source, context):
+    """```accelerators: rows of the table of accelerators, each value with its source (accelerators.py)."""
+    return accelerators.rendered(source)
+
+
+@_fence
+def timeline_fence(source, context):
+    """```timeline: blocks on lanes over time: `table` with the columns `lane`, `start` and `length` (numbers), `label` and `kind`
+    (what its color means), and the keys `title` and `description`. A name that lasts long is written into its block."""
+    asked = _asked(source, "table", "title", "description")
+    return _on_each_machine(context, asked["table"], lambda record, table: _timeline(context, asked, record, table))
+
+
+def _timeline(context, asked, record, table):
+    _known(TIMELINE, table, asked["table"])
+    places = [list(table["columns"]).index(key) for key in TIMELINE]
+    lanes = {}
+    for row in table["rows"]:
+        lane, *block = [row[place] for place in places]
+        lanes.setdefault(lane, []).append(tuple(block))
+    end = max(start + length for blocks in lanes.values() for start, length, *_ in blocks)
+    ends = f"{format_number(end)} {table['columns']['length'].rpartition(', ')[2]}"
+    caption = html("caption.html", of=_caption(context, record, table, asked["table"]))
+    return diagrams.timeline(asked["title"], asked["description"], lanes, ends=ends, caption=caption)
+
+
+@_fence
+def diagram_fence(source, context):
+    """```diagram: the name of a drawing in evidence/site/diagrams."""
+    return diagrams.draw(source.strip())
 
 
 @_fence

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 from evidence.notebooks import project
 from evidence.records import RESULTS
-from evidence.site import notebook_pages, redirects
+from evidence.site import notebook_pages, redirects, search_index, styles
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.twins import COLORS, Twins
 
@@ -30,7 +30,7 @@ POLICY = (
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 SCRIPTS = ("partials/javascripts/base.html", "partials/javascripts/content.html")  # Material's that stand in its pages
-BEHIND = 0.3  # the weight in the search of what stands behind a guide: its notebook, and the old name of a page
+BEHIND = 0.3  # the weight in the search of a notebook, which stands behind its guide
 
 serving = False
 begun = 0.0  # when the last build of this process began
@@ -69,6 +69,7 @@ def on_config(config):
     if config.site_url and not config.site_url.endswith("/"):
         config.site_url += "/"
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
+    config.extra["release"] = project()["version"]
     config.extra["machines"] = machines(stored(RESULTS)[0])
     config.extra["gpus"] = predicted_for(stored(RESULTS)[0])
     config.extra["machine_style"] = _style_of_choices(config.extra["machines"], "machine", "on") + _style_of_choices(
@@ -191,8 +192,9 @@ def on_post_build(*, config):
     for path in Path(config.site_dir, "assets").rglob("*.map"):
         path.unlink()  # Material's source maps are more than all the rest of the site, and no reader asks for them
     redirects.write(config.site_dir, config.site_url)
-    redirects.add_to_search(Path(config.site_dir, "search", "search_index.json"), BEHIND)
+    search_index.slim(Path(config.site_dir, "search", "search_index.json"))
     if not serving:  # an edit must show at once
+        styles.slim(config.site_dir)
         config.extra["twins"].write(config.site_dir, config.site_name, config.site_description, config.nav)
 
 

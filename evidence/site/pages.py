@@ -18,6 +18,7 @@ import xml.etree.ElementTree as etree
 
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
@@ -26,6 +27,18 @@ from .context import NOT_APPLICABLE, NOT_MEASURED, Context, alternatives, has_gp
 from .popovers import Popovers
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu|any))?\]\]"
+TABLE = re.compile(r"^\s*table: *([a-z0-9_]+):([a-z0-9-]+)", re.M)
+
+
+class Offered(Preprocessor):
+    """Reads which figures the page will show, so that one machine can be shown throughout."""
+
+    def run(self, lines):
+        text = "\n".join(lines)
+        claims = {(notebook, name, "claims") for notebook, name, _ in re.findall(CLAIM, text)}
+        tables = {(notebook, name, "tables") for notebook, name in TABLE.findall(text)}
+        self.md.evidence.offer(claims | tables)
+        return lines
 
 
 class ClaimPattern(InlineProcessor):
@@ -42,6 +55,7 @@ class ClaimPattern(InlineProcessor):
             raise self.context.problem(f"unknown figure {match[0]}: {error}", fix, match[0]) from None
         identifier = f"claim-{notebook}-{name}"
         self.context.used[identifier] = (notebook, name)
+        self.context.where.setdefault(identifier, where)
         button = _button(identifier, entries[0][1]["kind"])
         choices = self.context.each_machine(entries, where)
         borrowed = _borrowed(self.context, choices, where)
@@ -64,15 +78,15 @@ def _button(identifier, kind):
 
 def _borrowed(context, choices, where):
     """{machine: label of the other machine whose figure it shows}, so that no reader takes one for the other. A sentence
-    about a CPU tells readers of a GPU in its own words that the figure is another machine's."""
-    others = {
-        name: entry[0] for name, entry in choices.items() if where and name and entry and entry[0].machine != name
-    }
-    return {
-        name: context.label(record)
-        for name, record in others.items()
-        if where == "any" or has_gpu(record) == (name in context.gpus)
-    }
+    about a CPU tells readers of a GPU in its own words that the figure is another machine's. Key "": without a choice."""
+    shown = {}
+    for name, entry in choices.items():
+        reader = name if name in context.offered else next(iter(context.offered), None)
+        if not reader or not entry or entry[1]["kind"] != "measured" or entry[0].machine == reader:
+            continue
+        if where in (None, "any") or has_gpu(entry[0]) == (reader in context.gpus):
+            shown[name] = context.label(entry[0])
+    return shown
 
 
 def _fill(element, number, unit, machine):
@@ -131,6 +145,7 @@ class EvidenceExtension(Extension):
 
     def extendMarkdown(self, md):
         md.evidence = Context(*map(self.getConfig, ("results", "page", "colab", "repository")))
+        md.preprocessors.register(Offered(md), "offered-machines", 100)  # before blocks are rendered
         md.inlinePatterns.register(ClaimPattern(md.evidence), "claim", 175)  # before links take the brackets
         # after inline patterns (20), before the contents (5)
         md.treeprocessors.register(ClaimPlaces(md), "claim-places", 15)

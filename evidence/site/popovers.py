@@ -7,9 +7,10 @@ would take the popovers.
 import xml.etree.ElementTree as etree
 
 from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 
 from ..records import format_number, format_value
-from .context import NOT_APPLICABLE, html, rows_of, shown_value, versions
+from .context import NOT_APPLICABLE, alternatives, html, shown_value, versions
 
 KIND_MEANS = {
     "derived": "arithmetic, shown in the notebook",
@@ -39,18 +40,26 @@ class Popovers(Treeprocessor):
         etree.SubElement(root, "p").text = self._stored("".join([*popovers, hidden]))
         title = root.find("h1")
         if title is not None:
-            root.insert(list(root).index(title) + 1, _verified(runs))
+            root.insert(list(root).index(title) + 1, _verified(self.context, runs))
 
     def _stored(self, text):
         return self.md.htmlStash.store(text)
 
 
-def _verified(runs):
-    """The line under the title. A page is as old as the oldest of the runs that it rests on."""
+def _verified(context, runs):
+    """The line under the title. A page is as old as the oldest of the runs that it rests on; its machine is the one chosen."""
     line = etree.Element("p", {"class": "verified", "data-search-exclude": ""})
     line.text = "Figures last verified "
     link = etree.SubElement(line, "a", {"href": "#runs"})
     link.text = min(run.date for run in runs)
+    if context.offered:
+        link.tail = ", measured on "
+        line.set("data-machines", " ".join(context.offered))
+    for number, machine in enumerate(context.offered):
+        others = [name for name in context.machines if not number and name not in context.offered]
+        hidden = {"hidden": "hidden"} if number else {}
+        attributes = {"data-on": " ".join([machine, *others])} if len(context.offered) > 1 else {}
+        etree.SubElement(line, "span", attributes | hidden).text = AtomicString(context.machines[machine])
     return line
 
 
@@ -66,11 +75,11 @@ def _run(context, run):
 
 
 def popover(context, identifier, notebook, name):
-    """The HTML of one claim: kind, sentence, the value of each machine, bound, and links to what made it."""
-    rows = rows_of(context, notebook, name)
-    claim = rows[0][1]
-    sentence, sentences = _shared([entry["sentence"] for _, entry in rows])
-    bound, bounds = _shared([_bound(entry) for _, entry in rows])
+    """The HTML of one claim: kind, sentence, what each machine shows, bound, and links to what made it."""
+    rows = _shown_rows(context, identifier, notebook, name)
+    claim = next((entry for _, (_, entry) in rows if entry), context.find(notebook, name)[0][1])
+    sentence, sentences = _shared([entry["sentence"] if entry else None for _, (_, entry) in rows])
+    bound, bounds = _shared([_bound(entry) if entry else None for _, (_, entry) in rows])
     own = [f"{said and f'{said}.'} {limits}".strip() for said, limits in zip(sentences, bounds, strict=True)]
     return html(
         "popover.html",
@@ -79,16 +88,28 @@ def popover(context, identifier, notebook, name):
         means=KIND_MEANS[claim["kind"]],
         sentence=sentence,
         bound=bound,
-        runs=[_source(context, record, entry, name, said) for (record, entry), said in zip(rows, own, strict=True)],
+        runs=[_source(context, *row, name, said) | {"on": on} for (on, row), said in zip(rows, own, strict=True)],
         gpus=[_on_gpu(claim, gpu, said) for gpu, said in claim.get("on", {}).items()],
         source=claim.get("source"),
         cell=context.notebook_url(notebook, f"claim-{name}"),
     )
 
 
+def _shown_rows(context, identifier, notebook, name):
+    """[(machines, (record, entry))] of what the page shows of a claim; without record and entry where a machine has none."""
+    entries = context.find(notebook, name)
+    if entries[0][1]["kind"] != "measured":
+        return [("", entries[0])]
+    choices = context.each_machine(entries, context.where.get(identifier))
+    of_each = {machine: row[0].path if row else None for machine, row in choices.items()}
+    rows = {row[0].path if row else None: row or (None, None) for row in choices.values()}
+    return [(" ".join(filter(None, names)), rows[path]) for path, names in alternatives(of_each).items()]
+
+
 def _shared(texts):
-    """(the text that all machines share, the text of each): one of the two is empty."""
-    return (texts[0], [""] * len(texts)) if len(set(texts)) == 1 else ("", texts)
+    """(the text that all machines share, the text of each): one of the two is empty. None: a machine without a figure."""
+    different = {text for text in texts if text is not None}
+    return (*different, [""] * len(texts)) if len(different) == 1 else ("", [text or "" for text in texts])
 
 
 def _bound(claim):
@@ -101,6 +122,8 @@ def _bound(claim):
 
 
 def _source(context, record, claim, name, own):
+    if record is None:
+        return {"date": "", "code": None}
     number, unit = ("", "") if "on" in claim else shown_value((record, claim))
     return {
         "number": number,

@@ -1,16 +1,18 @@
-"""The fenced blocks that show a record: `table` and `chart` name a table, its columns and what they make of them."""
+"""The fenced blocks that show a record: `table`, `chart` and `timeline` name a table and what they make of it. A `diagram` has a name."""
 
 import yaml
 
 from ..problems import Problem, nearest
 from ..records import find
-from . import fences, figures
+from . import diagrams, fences, figures
 
-WITHOUT_KEYS = {"ledger", "machines"}
-NAMES = {"table", "chart"} | WITHOUT_KEYS
+WITHOUT_KEYS = {"accelerators", "diagram", "ledger", "machines"}
+NAMES = {"table", "chart", "timeline"} | WITHOUT_KEYS
 
 
 def check(path, block, found):
+    if block.language == "diagram":
+        yield from _diagram(path, block)
     if block.language in WITHOUT_KEYS:
         return
     try:
@@ -34,7 +36,17 @@ def check(path, block, found):
     yield from figures.problems(path, block.text, block.line + 1, "say it without the figure: the table holds it")
 
 
+def _diagram(path, block):
+    try:
+        diagrams.known(block.text.strip())
+    except LookupError as error:
+        yield Problem(path, str(error), "take a name of evidence/site/diagrams", block.line)
+
+
 def _columns(path, block, asked, columns):
+    if block.language == "timeline" and (missing := [key for key in fences.TIMELINE if key not in columns]):
+        what = f"table {asked['table']} has no column {missing[0]}, which a timeline needs"
+        yield Problem(path, what, f"take a table with {', '.join(fences.TIMELINE)}", block.line_of_key("table"))
     for place in ("columns", "x", "y"):
         named = asked.get(place, [])
         for key in named if isinstance(named, list) else [named]:

@@ -1,11 +1,9 @@
 """Old addresses lead on: redirects.yml names each and the page that took its place; `write` puts a page there.
 
 A static host serves x.html for /x and /x.html, and x/index.html for /x/: both are written, unless a page of ours is
-there. They need no script and hold relative links, so that they work from any folder of a host. The search knows the
-old names too.
+there. They need no script and hold relative links, so that they work from any folder of a host.
 """
 
-import json
 from html import escape
 from pathlib import Path, PurePosixPath
 
@@ -86,12 +84,3 @@ def write(site, site_url, path=FILE):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 text = PAGE.format(link=escape(link), canonical=escape(f"{site_url or up}{address(page)}"))
                 file.write_text(text, encoding="utf-8")
-
-
-def add_to_search(index, boost, path=FILE):
-    """Puts the old names into Material's search index, as results that lead to their new place."""
-    data = json.loads(Path(index).read_text(encoding="utf-8"))
-    for old, (page, _, _) in load(path).items():
-        text = f"<p>A page of this name has moved: {escape(address(page) or 'overview')}</p>"
-        data["docs"].append({"location": f"{old}/", "title": old, "text": text, "boost": boost})
-    Path(index).write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")

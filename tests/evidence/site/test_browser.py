@@ -6,7 +6,7 @@ import pytest
 from built import browser, host, site_pages, tab
 
 from evidence.problems import Problem
-from evidence.site.audit import bar
+from evidence.site.audit import SEARCH, bar
 from evidence.site.browser import LOOKS, PHONE, Host, Visit, executable, violations
 
 # axe looks at these as a whole: the overview, a guide with figures of all four kinds, tables, charts, folds and notes, the
@@ -46,6 +46,18 @@ def test_a_first_visit_is_light(page):
     refuse([f"{page}: {visit.weight:,} bytes of at most {most:,}: {heaviest[:5]}"] * (visit.weight > most))
 
 
+def test_the_search_is_light_when_it_opens():
+    def look(tab):
+        tab.keyboard.press("/")
+        tab.keyboard.type("memory")
+        tab.locator(".md-search-result__item").first.wait_for()
+
+    parts = ("assets/find.js", "assets/search.js", "assets/javascripts/workers/", "search/")
+    fetched = Visit(browser(), host(), "", look=look).fetched
+    found = {path: size for path, size in fetched.items() if path.startswith(parts)}
+    assert len(found) == 4 and sum(found.values()) <= SEARCH, found
+
+
 @every_page
 def test_nothing_is_wider_than_a_phone(page):
     width = visits(page).seen
@@ -82,6 +94,36 @@ def test_axe_finds_nothing_wrong_with_what_a_figure_opens(page, viewport, scheme
             assert opened.locator(f"#{name}").is_visible()
             refuse([f"{name}: {problem}" for problem in violations(opened, f"#{name}")])
         refuse(violations(opened))  # the whole page with the last of them open
+
+
+@every_look
+def test_axe_finds_nothing_wrong_with_the_results_of_a_search(viewport, scheme):
+    with tab(viewport, scheme) as opened:
+        opened.goto(host().address)
+        opened.keyboard.press("/")
+        opened.keyboard.type("memory")
+        opened.locator(".md-search-result__item").first.wait_for()
+        refuse(violations(opened, ".md-search"))
+
+
+LEDGER_ROWS = (
+    "[...document.querySelectorAll('.ledger tbody tr')].filter(row => row.checkVisibility()).map(row => row.id)"
+)
+
+
+def test_the_ledger_shows_what_its_form_asks_for_and_is_folded_until_then():
+    with tab(PHONE) as opened:
+        opened.goto(f"{host().address}evidence/ledger/")
+        assert opened.evaluate(LEDGER_ROWS) == []
+        assert opened.evaluate("document.documentElement.scrollHeight") < 20 * PHONE["height"]
+        opened.select_option("#ledger-filter [name=kind]", "predicted")
+        predicted = opened.evaluate(LEDGER_ROWS)
+        assert predicted and opened.locator("#ledger-filter output").inner_text() == f"{len(predicted)} claims"
+        opened.goto(f"{host().address}evidence/ledger/?page=training/optimizers&kind=traced")
+        found = opened.evaluate(LEDGER_ROWS)
+        rows = opened.locator(".ledger tbody tr")
+        texts = [opened.locator(f"[id='{name}']").inner_text() for name in found[:20]]
+        assert 0 < len(found) < rows.count() and all("training/optimizers" in text for text in texts)
 
 
 def test_axe_does_find_what_is_wrong():

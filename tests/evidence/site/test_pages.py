@@ -81,6 +81,7 @@ class TestClaimInASentence:
         repository.change_record(lambda data: data["claims"]["peak-memory"].update(cited), repository.exact)
         opened = render("[[tiny:peak-memory]]").find(id="claim-tiny-peak-memory")
         assert opened.find("a", string="Source")["href"] == "https://example.org/?a=1&b=2"
+        assert "torch" not in opened.text, "our versions have no part in what others measured"
 
     def test_a_predicted_one_shows_its_band_for_each_gpu(self, repository):
         repository.change_record(add_prediction, repository.exact)
@@ -120,7 +121,7 @@ class TestClaimInASentence:
 
     def test_a_page_says_under_its_title_how_old_the_oldest_of_its_runs_is(self, gpu):
         line = render(f"# Title\n\n[[tiny:peak-memory]] {SPEED}").find("h1").find_next_sibling()
-        assert line.text == "Figures last verified 2026-01-01"
+        assert shown(line) == "Figures last verified 2026-01-01, measured on NVIDIA X"
         assert line.find("a")["href"] == "#runs"
         assert not render("# Title\n\nNo figure.").select(".verified")
 
@@ -134,8 +135,8 @@ class TestClaimInASentence:
         repository.record_of_another_machine(change=speed(None))
         page = render(SPEED)
         assert shown(page.find("button")) == "2.3x"
-        opened = " ".join(page.find(id="claim-tiny-step-speed").text.split())
-        assert "does not apply, because this machine cannot on Other CPU 2 corestorch" in opened, "without a spread"
+        other = page.find(id="claim-tiny-step-speed").select_one("[data-on~=other-cpu-2core]")
+        assert "does not apply, because this machine cannot on Other CPU 2 corestorch" in " ".join(other.text.split())
 
     def test_a_figure_whose_record_is_stale_is_shown_nowhere(self, repository):
         repository.edit(repository.source, "peak = 12.5", "peak = 12.0 + 0.5")
@@ -212,6 +213,39 @@ class TestWhichMachine:
             assert hidden.has_attr("data-search-exclude"), "a search finds the first value only"
             assert not hidden.find(hidden.name), "Material ends an exclusion at the first end of such an element"
             assert "30.5" in shown(page)
+
+    def test_a_page_shows_one_machine_throughout_the_one_with_most_of_its_figures(self, gpu):
+        """The GPU comes first where both have all; here it has one of two."""
+        gpu.change_record(add_table)
+        page = render(f"# Title\n\n{SPEED}\n\n{block('table', table='tiny:by-size')}")
+        assert shown(page.select_one(".verified")).endswith("measured on Test CPU 2 cores")
+        assert shown(page.find("button")) == "2.3x" and "Test CPU" in shown(page.select_one(".evidence-caption"))
+        assert page.select_one(".verified")["data-machines"] == "test-cpu-2core nvidia-x"
+
+    def test_a_figure_of_another_machine_than_the_page_shows_names_it(self, gpu):
+        """Also in a sentence that asks for none, before the reader has chosen."""
+        gpu.change_record(add_table)
+        gpu.change_record(lambda data: data["tables"].update(more=data["tables"]["by-size"]))
+        gpu.change_record(lambda data: data["claims"].pop("step-speed"))
+        blocks = "\n\n".join(block("table", table=f"tiny:{name}") for name in ("by-size", "more"))
+        assert shown(render(f"{SPEED}\n\n{blocks}").find("button")) == "7.5x (NVIDIA X)"
+
+    def test_a_machine_with_little_of_a_page_is_not_offered_and_shows_what_the_first_does(self, gpu):
+        gpu.change_record(add_table)
+        gpu.change_record(lambda data: data["tables"].update(more=data["tables"]["by-size"]))
+        blocks = "\n\n".join(block("table", table=f"tiny:{name}") for name in ("by-size", "more"))
+        page = render(f"# Title\n\n{SPEED}\n\n{blocks}")
+        assert page.select_one(".verified")["data-machines"] == "test-cpu-2core"
+        assert not page.select("[data-on]") and page.find("button").text == "2.3x"
+
+    def test_what_a_figure_opens_is_of_the_machine_shown_and_of_no_other(self, gpu):
+        opened = render(SPEED).find(id="claim-tiny-step-speed")
+        assert "7.5x" in shown(opened) and "Test CPU" not in shown(opened)
+        gpu.change_record(add_table)
+        gpu.change_record(lambda data: data["claims"].pop("step-speed"))
+        page = render(f"{SPEED}\n\n{block('table', table='tiny:by-size')}")
+        of_cpu = page.find(id="claim-tiny-step-speed").select_one("[data-on~=test-cpu-2core]")
+        assert of_cpu.text.strip() == "Not measured yet on this machine."
 
     def test_machines_stand_in_the_order_in_which_they_are_shown(self, gpu):
         gpu.record_of_another_machine(cpu="Older", date="2026-01-01")

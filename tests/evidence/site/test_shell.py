@@ -6,6 +6,7 @@ from bs4 import BeautifulSoup
 from built import console, tab
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from playwright.sync_api import expect
 from small_site import make_site
 
 from evidence.site import context
@@ -14,7 +15,7 @@ from evidence.site.browser import PHONE
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 PAPER, NIGHT = "rgb(255, 255, 255)", "rgb(18, 24, 29)"
 SEARCH = {
-    "assets/javascripts/bundle.min.js",
+    "assets/find.js",
     "assets/search.js",
     "assets/javascripts/workers/search.min.js",
     "search/search_index.json",
@@ -30,11 +31,52 @@ def test_the_search_and_its_index_are_fetched_when_somebody_searches_and_not_bef
     before = fetched(two_machines)
     assert "assets/shell.js" in before and not before & SEARCH
     assert not [path for path in before if "search" in path or "bundle" in path]
+    for _ in range(12):
+        small_tab.keyboard.press("Tab")  # past the search box
+    small_tab.wait_for_load_state("networkidle")
+    assert not fetched(two_machines) & SEARCH and not small_tab.is_checked("#__search")
     small_tab.keyboard.press("/")
     small_tab.keyboard.type("quagmire")
     small_tab.locator(".md-search-result__item a").first.wait_for()
     assert not SEARCH - fetched(two_machines)
     small_tab.locator(".md-search-result__item a[href$='#errors']").wait_for(state="attached")
+
+
+def test_text_that_a_mouse_pastes_is_searched(small_tab):
+    """An input without a key."""
+    small_tab.evaluate("""() => {
+        const box = document.forms.search.elements.query
+        box.value = "RuntimeError: quagmire"
+        box.dispatchEvent(new InputEvent("input", {bubbles: true, inputType: "insertFromPaste"}))
+    }""")
+    small_tab.locator(".md-search-result__item a[href$='#errors']").wait_for()
+
+
+def test_a_result_shows_the_first_sentence_of_its_section_and_enter_opens_it(small_tab):
+    small_tab.keyboard.press("/")
+    small_tab.keyboard.type("quagmire")
+    result = small_tab.locator(".md-search-result__item").first
+    assert result.inner_text() == "Error messages Tiny\n\nA sentence of the tests about a quagmire."
+    small_tab.keyboard.press("Enter")
+    small_tab.wait_for_url("**/?h=quagmire#errors")
+
+
+def test_a_typing_error_is_searched_as_the_word_and_named(small_tab):
+    small_tab.keyboard.press("/")
+    small_tab.keyboard.type("qagmire")
+    small_tab.locator(".md-search-result__item a[href$='#errors']").wait_for()
+    assert small_tab.locator(".md-search-result__meta").inner_text() == "1 page, with “quagmire” for “qagmire”"
+
+
+def test_escape_closes_the_search_and_the_focus_stays_where_it_was(small_tab):
+    small_tab.keyboard.press("/")
+    small_tab.keyboard.type("quagmire")
+    small_tab.locator(".md-search-result__item a").first.wait_for()
+    small_tab.keyboard.press("ArrowDown")
+    assert small_tab.evaluate("document.activeElement.hash") == "#errors"
+    small_tab.keyboard.press("Escape")
+    assert not small_tab.is_checked("#__search")
+    assert small_tab.evaluate("document.activeElement.name") == "query"
 
 
 def test_a_reader_who_arrives_from_a_result_sees_the_words_marked_and_fetches_no_index(small_tab, two_machines):
@@ -65,6 +107,13 @@ def test_colors_need_no_script(two_machines):
     with tab(scripts=False, color_scheme="dark") as opened:
         opened.goto(two_machines.address)
         assert opened.evaluate(BACKGROUND) == NIGHT
+
+
+def test_the_theme_still_styles_a_page_without_the_rules_that_nothing_meets(small_tab):
+    """A rule from the end of its style sheet: the mark behind a heading shows under the mouse only."""
+    assert small_tab.evaluate("getComputedStyle(document.querySelector('h2 .headerlink')).opacity") == "0"
+    small_tab.hover("#errors")
+    expect(small_tab.locator("#errors .headerlink")).to_have_css("opacity", "1")
 
 
 def test_a_block_of_code_is_copied_as_it_stands(small_tab):
@@ -104,6 +153,33 @@ def test_a_column_of_times_sorts_by_speed_and_what_is_not_measured_stays_last(sm
         assert small_tab.evaluate(rows) == [*wanted, "None"]
 
 
+MIXED = """() => {
+    const box = document.querySelector(".sortable"), cell = text => `<td>${text}</td>`
+    const figure = text => `<button class="claim">${text}</button>`
+    const rows = ["batch 64: " + figure("12 %") + " less", "at 512 tokens: " + figure("800 MiB"), figure("25 %") + " more",
+                  figure("1.5 GiB"), "8B: about the same", figure("40 %") + " less"]
+    box.querySelector("tbody").innerHTML = rows.map(text => `<tr>${cell(text)}${cell(text)}</tr>`).join("")
+}"""
+
+
+def test_a_column_of_figures_sorts_by_the_figure_and_never_a_share_among_amounts(small_tab, two_machines):
+    """Not by the batch or model that stands before it; less is below more; MiB and GiB are one measure."""
+    small_tab.goto(f"{two_machines.address}sorted/")
+    small_tab.evaluate(MIXED)
+    small_tab.click(".sortable thead th:nth-child(2) button")
+    found = small_tab.evaluate(
+        "[...document.querySelectorAll('.sortable tbody tr')].map(row => row.cells[0].innerText)"
+    )
+    assert [text.split(": ")[-1] for text in found] == [
+        "40 % less",
+        "12 % less",
+        "25 % more",
+        "800 MiB",
+        "1.5 GiB",
+        "about the same",
+    ]
+
+
 def test_a_script_and_a_style_in_the_content_of_a_page_are_refused_while_those_of_the_theme_run(two_machines):
     with tab() as opened, console(opened) as messages:
         opened.goto(f"{two_machines.address}raw/")
@@ -133,8 +209,8 @@ def test_the_label_of_a_machine_is_text_in_the_header_of_every_page(repository, 
     make_site()
     build(load_config("mkdocs.yml", site_dir=str(tmp_path / "built")))
     page = BeautifulSoup((tmp_path / "built" / "index.html").read_text(), "html.parser")
-    assert [option.text for option in page.select("#machine option")] == ["any machine", *labels.values()]
-    assert [sorted(option.attrs) for option in page.select("#machine option")] == [["value"]] * 3
+    assert [option.text for option in page.select("#machine option")] == [*labels.values()]
+    assert [sorted(option.attrs) for option in page.select("#machine option")] == [["value"]] * 2
     assert not [script for script in page.select("script") if "alert" in script.text]
 
 

@@ -1,0 +1,19 @@
+// Tables in a `.filterable` box: a field above them leaves the rows that hold all of its words.
+addEventListener("DOMContentLoaded", () => document.querySelectorAll(".filterable").forEach(box => {
+  const rows = [...box.querySelector("tbody").rows]
+  const label = Object.assign(document.createElement("label"), { textContent: "Show rows with " })
+  const field = Object.assign(document.createElement("input"), { type: "search", autocomplete: "off" })
+  const count = document.createElement("output")
+  const show = () => {
+    const words = field.value.toLowerCase().split(/\s+/)
+    rows.forEach(row => {
+      const text = `${row.dataset.words ?? ""} ${row.textContent}`.toLowerCase()
+      row.hidden = !words.every(word => text.includes(word))
+    })
+    count.value = ` ${rows.filter(row => !row.hidden).length} of ${rows.length}`
+  }
+  label.append(field)
+  field.addEventListener("input", show)
+  box.prepend(label, count)
+  show()
+}))

@@ -1,0 +1,114 @@
+// The search box: fetched when somebody searches. The worker (search.js) finds sections; this shows them, page by page.
+{
+  const MOST = 20 // pages shown
+  const { base, search } = JSON.parse(document.getElementById("__config").textContent)
+  const root = new URL(`${base}/`, location)
+  const form = document.forms.search, box = form.elements.query, panel = form.parentElement
+  const status = panel.querySelector(".md-search-result__meta"), list = panel.querySelector(".md-search-result__list")
+  const worker = new Worker(new URL(search, location))
+  const sections = new Map()
+  let moved = {}, ready = false, asked // the query that the worker has
+
+  // The index holds HTML of the pages. Parsed apart from the page, none of it runs.
+  const plain = html => new DOMParser().parseFromString(html, "text/html").body.textContent
+  const make = (name, properties, ...children) => {
+    const element = Object.assign(document.createElement(name), properties)
+    element.append(...children)
+    return element
+  }
+  const pageOf = location => location.split("#")[0]
+  const hrefOf = (location, words) => {
+    const address = new URL(location, root)
+    address.searchParams.set("h", words.join(" ")) // page.js marks these words
+    return address.href
+  }
+  const marked = (text, words) => {
+    if (!words.length) return [text]
+    const parts = text.split(new RegExp(`(?<![\\p{L}\\p{N}])(${words.map(word => word.replaceAll(".", "\\.")).join("|")})`, "giu"))
+    return parts.map((part, number) => number % 2 ? make("mark", { textContent: part }) : part)
+  }
+  const link = (section, words, ...children) =>
+    make("a", { className: "md-search-result__link", href: hrefOf(section.location, words) }, ...children)
+
+  const result = (group, words) => {
+    const [best, ...others] = group.map(found => sections.get(found.location))
+    const page = sections.get(pageOf(best.location)), title = plain(page.title)
+    const place = (best === page ? [] : [title]).concat(best.location.startsWith("notebooks/") ? ["notebook"] : [])
+    const heading = make("b", {}, ...marked(plain(best.title), words))
+    const where = place.length ? [make("span", { className: "find-page", textContent: place.join(", ") })] : []
+    const teaser = make("p", {}, ...marked(plain(best.text.split("\n")[0]).slice(0, 200), words))
+    const more = others.filter(section => section !== page).slice(0, 2).map(section => link(section, words, plain(section.title)))
+    return make("li", { className: "md-search-result__item" }, link(best, words, heading, " ", ...where, teaser), ...more)
+  }
+
+  // A notebook shares the title and the words of its guide, which explains them.
+  const guidesFirst = groups => {
+    const title = group => sections.get(pageOf(group[0].location)).title
+    const isNotebook = group => group[0].location.startsWith("notebooks/")
+    const behind = groups.filter((group, number) =>
+      isNotebook(group) && groups.slice(number).some(other => !isNotebook(other) && title(other) === title(group)))
+    return groups.filter(group => !behind.includes(group)).flatMap(group =>
+      [group, ...behind.filter(notebook => !isNotebook(group) && title(notebook) === title(group))])
+  }
+
+  // A name that a page had, or its whole address, as one pastes it from an old link.
+  const oldName = query => {
+    const location = moved[query.trim().toLowerCase().replace(/^.*\/docs\/\w+\/(?:[^/]+\/)*(?=[\w-]+\/?$)|\.html$|\/+$/g, "")]
+    return sections.has(location) ? [{ location }] : undefined
+  }
+
+  const show = (query, { items, words, instead }) => {
+    const sorted = guidesFirst(items.map(group => [...group].sort((a, b) => b.score - a.score)))
+    const first = oldName(query)
+    const groups = first ? [first, ...sorted.filter(group => pageOf(group[0].location) !== pageOf(first[0].location))] : sorted
+    list.replaceChildren(...groups.slice(0, MOST).map(group => result(group, words)))
+    list.parentElement.parentElement.scrollTop = 0
+    const changed = Object.entries(instead).map(([typed, word]) => `“${word}” for “${typed}”`).join(", ")
+    const found = groups.length ? `${groups.length} page${groups.length > 1 ? "s" : ""}` : "No page has these words. Try an argument, a method or a part of the message"
+    status.textContent = changed ? `${found}, with ${changed}` : found
+    list.dataset.query = query // for whoever waits for the answer
+  }
+
+  const ask = () => {
+    if (!ready || asked !== undefined) return // the answer that is under way asks again
+    const query = box.value
+    if (!/[\p{L}\p{N}]/u.test(query)) {
+      list.replaceChildren()
+      status.textContent = "Type a word, an argument or a whole error message"
+      list.dataset.query = query
+      return
+    }
+    asked = query
+    worker.postMessage({ type: 2, data: query })
+  }
+  worker.addEventListener("message", ({ data }) => {
+    if (data.type === 1) ready = true
+    else if (data.type === 3) {
+      const query = asked
+      asked = undefined
+      if (query === box.value) return show(query, { ...data.data, words: data.words, instead: data.instead })
+    }
+    ask()
+  })
+
+  form.addEventListener("submit", event => {
+    event.preventDefault()
+    list.querySelector("a")?.click()
+  })
+  form.addEventListener("reset", () => setTimeout(() => { ask(); box.focus() }))
+  box.addEventListener("input", ask) // typed, pasted, dictated or chosen
+  panel.addEventListener("keydown", event => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (!step) return
+    event.preventDefault()
+    const stops = [box, ...list.querySelectorAll("a")]
+    stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length].focus()
+  })
+
+  status.textContent = "Loading the search"
+  fetch(new URL("search/search_index.json", root)).then(answer => answer.json()).then(index => {
+    moved = index.moved
+    for (const section of index.docs) sections.set(section.location, section)
+    worker.postMessage({ type: 0, data: { ...index, options: { suggest: false } } })
+  }).catch(() => { status.textContent = "The search could not be loaded" })
+}

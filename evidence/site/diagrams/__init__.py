@@ -1,0 +1,33 @@
+"""Drawings of the guides: a page shows one by its name in a fence `diagram`.
+
+A schedule is computed, never drawn by hand: tests/evidence/site/test_diagrams.py compares each with what the library does.
+"""
+
+from ...problems import nearest
+from . import accumulation, fsdp, hang, packing, pipeline, ring, roofline, strategy, tensor_parallel
+from .svg import timeline
+
+__all__ = ["draw", "known", "timeline"]
+DIAGRAMS = {
+    "accumulation": accumulation.diagram,
+    "fsdp": fsdp.diagram,
+    "hang": hang.diagram,
+    "packed": packing.packed_diagram,
+    "padded": packing.padded_diagram,
+    "pipeline-1f1b": pipeline.one_forward_one_backward_diagram,
+    "pipeline-gpipe": pipeline.gpipe_diagram,
+    "ring": ring.diagram,
+    "roofline": roofline.diagram,
+    "strategy": strategy.diagram,
+    "tensor-parallel": tensor_parallel.diagram,
+}
+
+
+def draw(name):
+    return DIAGRAMS[known(name)]()
+
+
+def known(name):
+    if name not in DIAGRAMS:
+        raise LookupError(f"there is no diagram {name!r}{nearest(name, DIAGRAMS)}: {', '.join(DIAGRAMS)}")
+    return name

@@ -1,0 +1,73 @@
+"""Material's search index, made smaller and clearer before anybody fetches it.
+
+A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, without
+those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
+repeats its guide and prints tables, so only what no guide says is kept of it. The ledger repeats the notebooks.
+The names that pages had lead to their places: they are no results of their own.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from . import redirects
+
+BLOCKS = re.compile(r"</?(?:p|li|ol|ul|pre)[^>]*>")
+TAGS = re.compile(r"<[^>]+>")
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.S)
+SENTENCE = re.compile(r".+?[.:?!](?=\s|$)")
+SHORT = 4  # words
+LONGEST = 200  # characters of a first sentence
+WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
+DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
+NUMBER = re.compile(r"[\d.,x%+-]+$")
+LEDGER = "evidence/ledger/#"
+COMMON = (
+    "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
+    "have how i if in into is it its just like may me might my no not of on only or our out should so some than that the "
+    "their them then there these they this to too use used uses was we were what when where which while who why will with "
+    "without would you your"
+)
+UNSAID = frozenset(COMMON.split())
+
+
+def slim(index, path=redirects.FILE):
+    """Rewrites the index at a path."""
+    data = json.loads(Path(index).read_text(encoding="utf-8"))
+    docs = [doc for doc in data["docs"] if not doc["location"].startswith(LEDGER)]
+    explained = {word for doc in docs if not _is_notebook(doc) for word in WORD.findall(_plain(doc["text"]))}
+    data["docs"] = [_section(doc, explained) for doc in docs]
+    kept = {doc["location"] for doc in data["docs"]}
+    data["common"] = COMMON.split()
+    data["moved"] = {old: place for old, place in _moved(path) if place in kept}
+    Path(index).write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+
+
+def _moved(path):
+    for old, (page, anchor, _) in redirects.load(path).items():
+        yield old.lower(), redirects.address(page) + (anchor and f"#{anchor}")
+
+
+def _is_notebook(doc):
+    return doc["location"].startswith("notebooks/")
+
+
+def _section(doc, explained):
+    paragraph = PARAGRAPH.search(doc["text"])
+    first = _first_sentence(_plain(paragraph[1])) if paragraph else ""
+    words = _plain(doc["text"]).replace(first, "", 1).split()
+    rest = " ".join(word for word in words if word.lower().strip(".,:;") not in UNSAID and not DECIMAL.match(word))
+    if _is_notebook(doc):
+        words = dict.fromkeys(word for word in WORD.findall(rest) if not NUMBER.match(word))
+        rest = " ".join(word for word in words if word not in explained)
+    return doc | {"title": _plain(doc["title"]), "text": f"{first}\n{rest}".strip()}
+
+
+def _first_sentence(text):
+    """The first sentence of some length: "What it does." only leads to the next."""
+    sentences = [found[0].strip() for found in SENTENCE.finditer(text)] or [text]
+    return next((one for one in sentences if len(one.split()) > SHORT), sentences[0])[:LONGEST]
+
+
+def _plain(text):
+    return " ".join(TAGS.sub("", BLOCKS.sub(" ", text)).split())

@@ -1,0 +1,312 @@
+"""Diagrams: drawn twice, said in words, in the page's colors; and each schedule is the one that the library runs."""
+
+import re
+
+import pytest
+import torch
+import torch.distributed as dist
+from bs4 import BeautifulSoup
+from built import ROOT
+from small_site import block, render
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers import LlamaConfig
+
+from dryrun.hardware import accelerator
+from evidence.site import diagrams
+from evidence.site.diagrams import accumulation, fsdp, packing, pipeline, ring, roofline, strategy, tensor_parallel
+from evidence.site.diagrams.svg import LETTER, WIDTHS, decisions, timeline
+
+DRAWN = {name: diagrams.draw(name) for name in diagrams.DIAGRAMS}
+
+
+def svgs(name):
+    return BeautifulSoup(DRAWN[name], "html.parser").select("svg")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_diagram_is_drawn_for_a_desktop_and_for_a_phone_with_words_for_who_cannot_see_it(name):
+    assert [float(svg["viewbox"].split()[2]) for svg in svgs(name)] == list(WIDTHS)
+    assert {svg["role"] for svg in svgs(name)} == {"img"}
+    assert all(len(svg["aria-label"]) > 60 for svg in svgs(name))
+    words = BeautifulSoup(DRAWN[name], "html.parser").select_one("details")
+    assert words.summary.text == "In words" and len(words.text) > 60
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_diagram_brings_no_style_script_color_or_id_of_its_own(name):
+    assert not re.search(r"<style|<script|\sstyle=|\sid=|http|#[0-9a-fA-F]{3,6}", DRAWN[name])
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_diagram_is_the_same_at_every_build(name):
+    assert diagrams.draw(name) == DRAWN[name]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_nothing_of_a_diagram_lies_outside_of_it(name):
+    for svg in svgs(name):
+        width, height = map(float, svg["viewbox"].split()[2:])
+        for text in svg.select("text"):
+            long, x = LETTER * len(text.text), float(text["x"])
+            left = {"start": x, "middle": x - long / 2, "end": x - long}[text["class"][0]]
+            assert left >= -8 and left + long <= width + 8, text.text
+            assert 0 <= float(text["y"]) <= height, text.text
+        for rect in svg.select("rect"):
+            x, y, wide, high = (float(rect[key]) for key in ("x", "y", "width", "height"))
+            assert x >= 0 and y >= 0 and x + wide <= width + 1 and y + high <= height + 1
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_page_shows_the_diagram(name):
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert re.search(rf"```diagram\n\s*{name}\n", pages), f"no page shows the diagram {name}. Fix: show it, or delete it"
+
+
+def test_a_label_that_does_not_fit_is_an_error_with_the_label():
+    with pytest.raises(ValueError, match="'Donaudampfschifffahrt.*' does not fit into"):
+        decisions("", "", ("Donaudampfschifffahrtselektrizitätenhauptbetriebswerk?", "Yes", "No"))
+
+
+def test_an_unknown_diagram_is_named_with_the_nearest(problems_of):
+    with pytest.raises(LookupError, match="no diagram 'fsdpp' .did you mean fsdp"):
+        diagrams.draw("fsdpp")
+    assert problems_of("```diagram\nfsdp\n```") == []
+    (problem,) = problems_of("```diagram\nfsdpp\n```")
+    assert problem.startswith("1: there is no diagram 'fsdpp' (did you mean fsdp?)")
+
+
+def test_a_decision_tree_is_said_as_an_outline():
+    tree = BeautifulSoup(decisions("T", "D", ("Fits?", "DDP", ("Parts?", "FSDP", "More GPUs"))), "html.parser")
+    assert tree.select_one("details").text == "In wordsFits?Yes: DDPNo: Parts?Yes: FSDPNo: More GPUs"
+
+
+def test_a_timeline_says_its_lanes_in_order_and_joins_blocks_of_a_kind():
+    lanes = {"GPU": [(2, 1, "c", "Backward"), (0, 1, "a", "Forward"), (1, 1, "b", "Forward")]}
+    row = BeautifulSoup(timeline("T", "D", lanes), "html.parser").select_one("details tr")
+    assert [cell.text for cell in row] == ["GPU", "Forward a, b; Backward c"]
+
+
+# From a record
+
+
+TRACE = {
+    "title": "A step",
+    "kind": "measured",
+    "columns": {"lane": "Lane", "start": "Start, ms", "length": "Length, ms", "label": "Name", "kind": "Kind"},
+    "rows": [["Parts", 0.0, 2.5, "data", "Waits"], ["Parts", 2.5, 7.5, "forward", "Computes"]],
+}
+FENCE = block("timeline", table="tiny:trace", title="A step", description="First data, then forward.")
+
+
+def test_a_timeline_of_a_record_has_its_lanes_its_end_and_its_caption(repository):
+    repository.change_record(lambda data: data["tables"].update(trace=TRACE))
+    figure = render(FENCE).select_one("figure.diagram")
+    assert [item.text for item in figure.select(".legend li")] == ["Waits", "Computes"]
+    wide = [rect for rect in figure.select_one("svg").select("rect") if rect["class"] != ["lane"]]
+    assert float(wide[1]["width"]) == pytest.approx(3 * float(wide[0]["width"]), rel=0.01)
+    assert "10 ms" in figure.select_one("svg").text
+    assert "measured on Test CPU 2 cores: A step." in " ".join(figure.select_one(".evidence-caption").text.split())
+
+
+def test_a_timeline_of_a_table_without_its_columns_is_named(problems_of):
+    (problem,) = problems_of(FENCE.replace("tiny:trace", "tiny:by-batch"))
+    assert problem.startswith("2: table tiny:by-batch has no column lane, which a timeline needs")
+
+
+# Pipelines
+
+
+@pytest.fixture
+def fake_ranks():
+    """Starts a process group of so many ranks that sends nothing."""
+    yield lambda ranks: dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "name, mine", [("GPipe", pipeline.gpipe), ("1F1B", pipeline.one_forward_one_backward)], ids=["GPipe", "1F1B"]
+)
+def test_the_order_of_a_pipeline_is_that_of_pytorch(name, mine, fake_ranks):
+    fake_ranks(pipeline.RANKS)
+    stage = PipelineStage(torch.nn.Linear(1, 1), 0, pipeline.RANKS, torch.device("cpu"))
+    schedule = get_schedule_class(name)(stage, n_microbatches=pipeline.BATCHES, loss_fn=torch.nn.functional.mse_loss)
+    for rank, actions in schedule.pipeline_order.items():
+        kinds = [action.computation_type.value for action in actions if action is not None]
+        assert [kind for kind in kinds if kind in "FB"] == [way for way, _ in mine()[rank]]
+
+
+@pytest.mark.parametrize("orders", [pipeline.gpipe, pipeline.one_forward_one_backward])
+def test_the_bubble_of_a_pipeline_is_that_of_the_formula(orders):
+    ranks, batches = pipeline.RANKS, pipeline.BATCHES
+    end = max(start + pipeline.LENGTHS[way] for (_, way, _), start in pipeline.played(orders()).items())
+    assert 1 - 3 * batches / end == pytest.approx((ranks - 1) / (batches + ranks - 1))
+
+
+@pytest.mark.parametrize(
+    "orders, most", [(pipeline.gpipe, pipeline.BATCHES), (pipeline.one_forward_one_backward, pipeline.RANKS)]
+)
+def test_the_first_rank_holds_as_many_micro_batches_as_the_title_says(orders, most):
+    held, counts = 0, []
+    for way, _ in orders()[0]:
+        held += 1 if way == "F" else -1
+        counts.append(held)
+    assert max(counts) == most
+
+
+# FSDP2
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def gathers_of_fsdp2(monkeypatch):
+    """{(layer, way): the layer and way whose copied weights the stream of the gathers has waited for} of a real step."""
+    found, names, state, waited = {}, {}, {"way": "Forward", "copied": None}, {}
+    unshard, copy, wait = FSDPParamGroup.unshard, FSDPParamGroup.wait_for_unshard, torch.cpu.Stream.wait_event
+
+    class Event(torch.cpu.Event):
+        def __init__(self, *arguments, **keywords):
+            super().__init__()
+            self.of = state["copied"]
+
+    def logged_unshard(group, async_op=False):
+        pending = group._all_gather_result
+        unshard(group, async_op)
+        if pending is None and group._all_gather_result is not None:
+            found[names[id(group.modules[0])], state["way"]] = waited.get(id(group.comm_ctx.all_gather_stream))
+
+    def logged_copy(group):
+        state["copied"] = names[id(group.modules[0])], state["way"]
+        copy(group)
+
+    def logged_wait(stream, event):
+        waited[id(stream)] = getattr(event, "of", None)
+        wait(stream, event)
+
+    monkeypatch.setattr(FSDPParamGroup, "unshard", logged_unshard)
+    monkeypatch.setattr(FSDPParamGroup, "wait_for_unshard", logged_copy)
+    monkeypatch.setattr(torch.cpu.Stream, "wait_event", logged_wait)
+    monkeypatch.setattr(torch.cpu, "Event", Event)
+    layers = [Block() for _ in fsdp.LAYERS]
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), *layers, torch.nn.Linear(4, 4))
+    names |= {id(layer): number for number, layer in enumerate(layers, 1)} | {id(model): "embedding"}
+    mesh = dist.init_device_mesh("cpu", (2,))
+    for layer in layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    loss = model(torch.ones(2, 4)).sum()
+    state["way"] = "Backward"
+    loss.backward()
+    return found
+
+
+def test_the_gathers_of_fsdp2_come_in_the_order_and_after_the_layers_of_the_diagram(fake_ranks, monkeypatch):
+    fake_ranks(2)
+    found = gathers_of_fsdp2(monkeypatch)
+    assert list(found) == list(fsdp.gathers())
+    assert found == fsdp.gathers()
+
+
+def test_a_stream_of_fsdp_does_one_thing_at_a_time_and_no_layer_computes_before_its_weights_are_there():
+    lanes = fsdp.lanes()
+    for stream in (fsdp.COMPUTE, fsdp.GATHERS, fsdp.SCATTERS):
+        ends = [start + length for start, length, *_ in lanes[stream]]
+        assert all(later[0] >= end for end, later in zip(ends, lanes[stream][1:]))
+    for layer in fsdp.LAYERS:
+        computed = [block for block in lanes[fsdp.COMPUTE] if block[2] == str(layer)]
+        gathered = [block for block in lanes[fsdp.GATHERS] if block[2] == str(layer)]
+        assert len(computed) == len(gathered) == 2
+        assert all(start >= arrives + length for (start, *_), (arrives, length, *_) in zip(computed, gathered))
+
+
+# The others
+
+
+def test_a_ring_adds_every_gradient_once_and_each_link_carries_what_the_formula_says():
+    gradients = torch.randn(ring.GPUS, ring.GPUS, 8)  # GPU, part, values
+    held = gradients.clone()
+    for step, parts in enumerate(ring.sends()):
+        after = held.clone()
+        for gpu, part in enumerate(parts):
+            to = (gpu + 1) % ring.GPUS
+            after[to, part] = held[gpu, part] + (held[to, part] if step < ring.GPUS - 1 else 0)
+        held = after
+    assert all(torch.allclose(each, gradients.sum(0), atol=1e-5) for each in held)
+    assert len(ring.sends()) / ring.GPUS == 2 * (ring.GPUS - 1) / ring.GPUS
+    assert all(len(sources) == ring.GPUS for row in ring.played()[-1] for sources in row)
+
+
+def test_packing_keeps_every_text_and_wastes_less():
+    padded, packed = packing.padded(), packing.packed()
+    for rows in (padded, packed):
+        assert sorted(length for texts, _ in rows for length in texts) == sorted(packing.LENGTHS)
+        assert all(sum(texts) + padding == packing.ROW for texts, padding in rows)
+    assert len(packed) == len(padded) / 2 and packing.share(packed) < packing.share(padded) / 2
+
+
+def test_gradients_of_an_accumulated_step_stay_from_the_first_backward_pass_to_the_optimizer():
+    weight, there = torch.ones(2, requires_grad=True), []
+    optimizer = torch.optim.SGD([weight], lr=1)
+    for _ in range(accumulation.MICRO_BATCHES):
+        loss = weight.sum()
+        there.append(weight.grad is not None)
+        loss.backward()
+    optimizer.step()
+    there.append(weight.grad is not None)
+    lanes = accumulation.lanes()
+    ((start, length, *_),) = lanes["Gradients"]
+    drawn = [start <= begins for begins, _, _, kind in lanes["Runs"] if kind == "Forward"]
+    assert drawn + [lanes["Runs"][-1][0] < start + length] == there
+
+
+def test_a_block_split_as_drawn_gives_the_whole_product_by_one_sum():
+    x, up, down = torch.randn(3, 8), torch.randn(8, 16), torch.randn(16, 8)
+    total = torch.zeros(3, 8)
+    for gpu in range(tensor_parallel.GPUS):
+        of = {name: mine for name, _, _, mine in tensor_parallel.parts(gpu) if mine}
+        left, _, share, _ = of["up_proj"]
+        _, above, _, down_share = of["down_proj"]
+        columns = slice(int(left * 16), int((left + share) * 16))
+        rows = slice(int(above * 16), int((above + down_share) * 16))
+        total += torch.relu(x @ up[:, columns]) @ down[rows]
+    assert torch.allclose(total, torch.relu(x @ up) @ down, atol=1e-4)
+    plan = LlamaConfig.base_model_tp_plan
+    words = {"colwise": "columns", "rowwise": "rows"}
+    for name, split in tensor_parallel.SPLIT.items():
+        assert words[plan[f"layers.*.mlp.{name}"]] == split
+
+
+def test_the_roofline_is_that_of_the_data_sheet_and_its_ridge_is_where_both_limits_meet():
+    gpu = accelerator(roofline.GPU)
+    assert roofline.reached(10**6) == gpu.half
+    assert roofline.reached(1) == pytest.approx(gpu["bandwidth"].value / 1000)  # one FLOP for each byte
+    assert roofline.bandwidth() * roofline.intensity(roofline.ridge()) == pytest.approx(gpu.half)
+    assert roofline.POINTS["decode, batch 64"] < roofline.ridge() < roofline.POINTS["prefill, 2,048 tokens"]
+
+
+def answers(tree):
+    if isinstance(tree, str):
+        return [tree]
+    return [answer for branch in tree[1:] for answer in answers(branch)]
+
+
+def test_the_strategies_of_the_tree_come_in_the_order_of_the_guide():
+    guide = (ROOT / "docs" / "training" / "many-gpus.md").read_text(encoding="utf-8")
+    decide = guide[guide.index("{ #decide }") : guide.index("{ #plan }")]
+    questions = decide[decide.index("**1.") :]
+    names = ["DDP", "ZeRO-1", "FSDP2", "HSDP"]
+    places = [questions.index(name) for name in names]
+    assert places == sorted(places)
+    said = " ".join(answers(strategy.TREE))
+    for name in (*names, "pipeline", "offload", "LoRA", "ensor parallelism"):
+        assert name in said and name in questions
