@@ -1,0 +1,591 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Inference on many GPUs: what fits, what is sent, and what it buys
+#
+# **When does a second GPU bring room, when speed, and when neither?**
+#
+# Three wishes lead to three ways:
+#
+# - *The model does not fit.* Split it. Each GPU holds a part of every layer (tensor
+#   parallelism), or some of the layers (`device_map`).
+# - *One answer shall come sooner.* Only tensor parallelism does that, because all GPUs work
+#   on the same token.
+# - *Many answers shall come sooner.* One copy per GPU sends nothing.
+#
+# Nothing here is timed. Bytes are counted on the real model code of transformers, at full
+# size, on tensors without data. Limits follow from data sheets. Speeds that people measured
+# on GPUs are cited, beside what the arithmetic says.
+#
+# A GiB has 2³⁰ bytes; GPU memory and bandwidth are decimal, as vendors write them.
+
+# %%
+# Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("evidence") is None:
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
+    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+
+# %%
+import contextlib
+import logging
+import math
+import re
+from fractions import Fraction
+from itertools import product
+
+logging.disable(logging.WARNING)
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers import AutoModelForCausalLM, DeepseekV3Config, GptOssConfig, LlamaConfig, MixtralConfig
+from transformers import Qwen3Config, Qwen3MoeConfig
+from transformers.distributed import DistributedConfig
+from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+
+from dryrun import hardware
+from dryrun.collectives import RankTracker
+from dryrun.trace import GiB, fake
+from evidence.claims import claim, start, table
+
+GB, BF16 = 1e9, torch.bfloat16
+start("inference_many_gpus")
+
+# %% [markdown]
+# ## Nine models
+#
+# Each configuration is written from the dimensions that its authors published. The
+# parameters that it gives are compared with the number they published.
+
+# %%
+def shape(vocabulary, hidden, layers, heads, kv_heads, **other):
+    """What almost every configuration has."""
+    return dict(vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                num_key_value_heads=kv_heads, max_position_embeddings=131072, tie_word_embeddings=False) | other
+
+
+def llama(hidden, layers, heads, inner):
+    return LlamaConfig(**shape(128256, hidden, layers, heads, 8, intermediate_size=inner))
+
+
+def qwen_moe(hidden, layers, heads, inner):
+    return Qwen3MoeConfig(**shape(151936, hidden, layers, heads, 4, moe_intermediate_size=inner, head_dim=128,
+                                  num_experts=128, num_experts_per_tok=8))
+
+
+DEEPSEEK = DeepseekV3Config(**shape(
+    129280, 7168, 61, 128, 128, intermediate_size=18432, moe_intermediate_size=2048, n_shared_experts=1,
+    n_routed_experts=256, num_experts_per_tok=8, first_k_dense_replace=3, q_lora_rank=1536, kv_lora_rank=512,
+    qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128))
+OSS = GptOssConfig(**shape(201088, 2880, 36, 64, 8, intermediate_size=2880, head_dim=64, sliding_window=128,
+                           num_local_experts=128, num_experts_per_tok=4))
+
+# %%
+MODELS = {  # name: (configuration, published parameters in billions)
+    "Llama-3.1-8B": (llama(4096, 32, 32, 14336), 8.03),
+    "Qwen3-30B-A3B": (qwen_moe(2048, 48, 32, 768), 30.5),
+    "Qwen3-32B": (Qwen3Config(**shape(151936, 5120, 64, 64, 8, intermediate_size=25600, head_dim=128)), 32.8),
+    "Mixtral-8x7B": (MixtralConfig(**shape(32000, 4096, 32, 32, 8, intermediate_size=14336, num_local_experts=8,
+                                           num_experts_per_tok=2)), 46.7),
+    "Llama-3.1-70B": (llama(8192, 80, 64, 28672), 70.6),
+    "gpt-oss-120b": (OSS, 116.8),
+    "Qwen3-235B-A22B": (qwen_moe(4096, 94, 64, 1536), 235),
+    "Llama-3.1-405B": (llama(16384, 126, 128, 53248), 405.9),
+    "DeepSeek-V3": (DEEPSEEK, 671),
+}
+
+
+def on_meta(config):
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, dtype=BF16).eval()
+
+
+BUILT = {name: on_meta(config) for name, (config, _) in MODELS.items()}
+
+
+def total(name):
+    return sum(weight.numel() for weight in BUILT[name].parameters())
+
+
+off = [abs(total(name) / 1e9 / published - 1) for name, (_, published) in MODELS.items()]
+claim("parameters-off", "Largest difference between the parameters counted here and the published number, nine models",
+      100 * max(off), "%", kind="derived", at_most=0.5)
+
+# %% [markdown]
+# ## What one rank holds
+#
+# Each model class of transformers has a plan that says how each weight is split, and one for
+# its experts. A weight that no plan names lies whole on every rank: the norms, and the
+# attention of DeepSeek-V3 and gpt-oss.
+
+# %%
+SPLIT = {"colwise", "rowwise", "packed_colwise", "embedding_rowwise", "colwise_gather_output", "grouped_gemm"}
+
+
+def rule(plan, name):
+    """The style that a plan gives a weight: rules name modules, or the experts' tensors themselves."""
+    wild = re.sub(r"\.\d+\.", ".*.", name)
+    return plan.get(wild) or plan.get(wild.rpartition(".")[0])
+
+
+def parts(name):
+    """{(split, rounded): parameters}: whether ranks divide them, and whether a 4-bit format rounds them."""
+    model, found = BUILT[name], dict.fromkeys(product((True, False), repeat=2), 0)
+    ends = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
+    for key, weight in model.named_parameters():
+        rounded = weight.ndim >= 2 and id(weight) not in ends and "router" not in key
+        found[not SPLIT.isdisjoint((rule(model.tp_plan, key), rule(model.ep_plan, key))), rounded] += weight.numel()
+    return found
+
+
+PARTS = {name: parts(name) for name in MODELS}
+
+# %% [markdown]
+# From these counts, the bytes on a rank:
+
+# %%
+def weight_bytes(name, ranks=1, bits=16):
+    """On one rank. Embeddings, output layer and norms stay in 16 bits."""
+    return sum(number * (bits / 8 if rounded else 2) / (ranks if split else 1)
+               for (split, rounded), number in PARTS[name].items())
+
+
+whole = sum(number for (split, _), number in PARTS["DeepSeek-V3"].items() if not split)
+claim("deepseek-whole", "Parameters of DeepSeek-V3 that the plan of transformers leaves whole on every rank",
+      whole / 1e9, "billion", kind="traced", at_least=8, at_most=16)
+claim("weights-70b", "Weights of Llama-3.1-70B in bf16", weight_bytes("Llama-3.1-70B") / GiB, "GiB", kind="derived",
+      at_least=130, at_most=133)
+claim("weights-70b-8", "Weights of Llama-3.1-70B in bf16 on each of 8 ranks, by the plan of transformers",
+      weight_bytes("Llama-3.1-70B", 8) / GiB, "GiB", kind="traced", at_least=16.4, at_most=16.6)
+
+# %% [markdown]
+# The KV cache goes with the heads. A rank keeps at least one of them, so more ranks than KV
+# heads keep copies. A latent cache (MLA) has no heads: every rank keeps all of it.
+
+# %%
+def cache_bytes(name, tokens, ranks=1):
+    """The KV cache of one sequence on one rank, in bf16."""
+    config = MODELS[name][0]
+    if getattr(config, "kv_lora_rank", None):
+        return 2 * config.num_hidden_layers * (config.kv_lora_rank + config.qk_rope_head_dim) * tokens
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    kept = sum(min(tokens, config.sliding_window) if kind == "sliding_attention" else tokens for kind in kinds)
+    return 2 * 2 * head * kept * max(1, config.num_key_value_heads / ranks)
+
+
+# %% [markdown]
+# ## What fits on which GPU, and on how many
+#
+# *Weights on a rank + KV cache on a rank + reserve ≤ memory of a GPU.* The reserve is for
+# what the prompt needs beside its cache, the CUDA context, communication buffers and
+# rounding.
+
+# %%
+SIZES, RANKS, TOKENS, RESERVE = (8, 16, 24, 32, 48, 80, 96, 141, 192), (1, 2, 4, 8), 8192, 2e9
+
+
+def held(name, ranks, bits=16, tokens=TOKENS):
+    return weight_bytes(name, ranks, bits) + cache_bytes(name, tokens, ranks)
+
+
+def fewest(name, size, bits):
+    """The fewest GPUs of that size, or a dash."""
+    return next((str(ranks) for ranks in RANKS if held(name, ranks, bits) + RESERVE <= size * GB), "–")
+
+
+def fits(key, bits, words):
+    table(key, f"The fewest GPUs, of 1, 2, 4 and 8, that hold a model {words} and one sequence of 8,192 tokens",
+          {"model": "Model", "heads": "KV heads", **{f"gb{size}": f"{size} GB" for size in SIZES}},
+          [{"model": name, "heads": getattr(config, "kv_lora_rank", None) and "MLA" or str(config.num_key_value_heads),
+            **{f"gb{size}": fewest(name, size, bits) for size in SIZES}} for name, (config, _) in MODELS.items()],
+          kind="derived")
+
+# %%
+fits("fits", 16, "in bf16")
+fits("fits-4bit", 4.5, "in 4 bits with scales")
+SEVENTY, EIGHT = "Llama-3.1-70B", "Llama-3.1-8B"
+for key, ranks, least, most in (("70b-48", 4, 33, 34), ("70b-80", 2, 66, 68)):
+    claim(f"held-{key}", f"Llama-3.1-70B in bf16 and 8,192 tokens on each of {ranks} GPUs, by the plan of transformers",
+          held(SEVENTY, ranks) / GiB, "GiB", kind="derived", at_least=least, at_most=most)
+
+# %% [markdown]
+# How many sequences fit tells how many answers can come at once. Two GPUs that just hold the
+# model hold few.
+
+# %%
+def sequences(name, ranks, size, bits=16):
+    """Sequences of 8,192 tokens that fit beside the weights, over all GPUs of one copy."""
+    room = size * GB - RESERVE - weight_bytes(name, ranks, bits)
+    return max(0, int(room // cache_bytes(name, TOKENS, ranks)))
+
+
+table("room", "Llama-3.1-70B in bf16: sequences of 8,192 tokens that fit at once, on 8 GPUs in all",
+      {"copies": "Copies x GPUs each", "gb80": "80 GB", "gb141": "141 GB", "gb192": "192 GB"},
+      [{"copies": f"{8 // ranks} x {ranks}",
+        **{f"gb{size}": 8 // ranks * sequences(SEVENTY, ranks, size) for size in (80, 141, 192)}} for ranks in RANKS],
+      kind="derived")
+claim("room-2", "Sequences of 8,192 tokens that fit beside one copy of Llama-3.1-70B in bf16 on two GPUs of 80 GB",
+      sequences(SEVENTY, 2, 80), "", kind="derived", at_least=4, at_most=6)
+claim("room-8", "Sequences of 8,192 tokens that fit beside one copy of Llama-3.1-70B in bf16 on eight GPUs of 80 GB",
+      sequences(SEVENTY, 8, 80), "", kind="derived", at_least=150, at_most=200)
+
+# %% [markdown]
+# ## device_map: one GPU works at a time
+#
+# Layers lie on several GPUs, and layer 21 needs the result of layer 20. So for one sequence
+# exactly one GPU works. The bytes read for a token are those of the whole model, one GPU
+# after the other, whatever the number of GPUs:
+#
+# *tokens/s ≤ bandwidth of one GPU / bytes of all weights.*
+#
+# With tensor parallelism all GPUs read at once: *tokens/s ≤ n x bandwidth / bytes*.
+
+# %%
+def bandwidth(gpu):
+    return hardware.accelerator(gpu).get("bandwidth") * GB
+
+
+def read(name):
+    """Bytes that a token reads at batch 1 in bf16, of a dense model: all weights but the embedding table."""
+    return weight_bytes(name) - 2 * BUILT[name].get_input_embeddings().weight.numel()
+
+
+LIMITS = {"device_map": bandwidth("rtx-4090") / read(SEVENTY), "tensor": 8 * bandwidth("rtx-4090") / read(SEVENTY)}
+claim("limit-map", "Most tokens/s of Llama-3.1-70B in bf16 at batch 1, layers spread over eight RTX 4090, by bandwidth",
+      LIMITS["device_map"], "tokens/s", kind="derived", at_least=7, at_most=7.5)
+claim("limit-tensor", "Most tokens/s of Llama-3.1-70B in bf16 at batch 1, each layer split over eight RTX 4090, by "
+      "bandwidth and before any communication", LIMITS["tensor"], "tokens/s", kind="derived", at_least=56, at_most=60)
+claim("busy", "Share of the time that each of four GPUs works for one sequence, layers spread evenly by device_map",
+      100 / 4, "%", kind="derived", at_least=25, at_most=25)
+
+# %% [markdown]
+# ## What tensor parallelism sends for a token
+#
+# By theory each layer makes two sums over all ranks (all-reduce), one after attention and
+# one after the MLP. The embedding is split by vocabulary, so it makes one more. The output
+# layer is split too, and its logits are gathered.
+#
+# The real code says the same. PyTorch's *fake* process group plays rank 0 of n: its
+# collectives return at once. The model of full size runs on fake tensors, with the plan of
+# transformers, and a tracker counts what goes to each collective.
+
+# %%
+@contextlib.contextmanager
+def fake_ranks(number):
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=number)
+    try:
+        yield init_device_mesh("cpu", (number,))
+    finally:
+        dist.destroy_process_group()
+
+
+@torch.no_grad()
+def collectives(name, ranks, tokens=1):
+    """The collectives of one pass of so many tokens on rank 0 of `ranks`."""
+    with fake_ranks(ranks) as mesh, fake():
+        model = AutoModelForCausalLM.from_config(MODELS[name][0], dtype=BF16).eval()
+        plan, *_ = model._resolve_parallel_plans(DistributedConfig(tp_size=ranks))
+        apply_tensor_parallelism(model, mesh, plan)
+        ids = torch.zeros(1, tokens, dtype=torch.long)
+        with RankTracker(model, torch.optim.SGD(model.parameters(), lr=1), {"input_ids": ids}) as tracker:
+            model(ids, use_cache=True, logits_to_keep=1)
+    return list(tracker.collectives.values())
+
+# %%
+def theory(name, ranks, tokens=1):
+    """(all-reduces, bytes that a rank sends): each sum goes round a ring, each logit is gathered once."""
+    config = MODELS[name][0]
+    sums = 2 * config.num_hidden_layers + 1
+    ring = (ranks - 1) / ranks
+    return sums, ring * (2 * sums * tokens * config.hidden_size * 2 + config.vocab_size * 2)
+
+
+counted = []
+for name, ranks in product((EIGHT, SEVENTY), (2, 4, 8)):
+    found, (sums, sent) = collectives(name, ranks), theory(name, ranks)
+    counted.append({"model": name, "ranks": ranks, "reduced": sum(c.count for c in found if c.kind == "all-reduce"),
+                    "gathered": sum(c.count for c in found if c.kind == "all-gather"), "theory": sums,
+                    "sent": sum(c.sent for c in found) / 1e6, "formula": sent / 1e6})
+table("collectives", "Collectives of one decoded token at batch 1 in bf16, on each rank, counted in the real code",
+      {"model": "Model", "ranks": "GPUs", "reduced": "All-reduces", "theory": "2 x layers + 1",
+       "gathered": "All-gathers", "sent": "Sent, MB", "formula": "By the formula, MB"}, counted, kind="traced")
+claim("collectives-off", "Largest difference between counted and derived bytes of a token under tensor parallelism",
+      100 * max(abs(row["sent"] / row["formula"] - 1) for row in counted), "%", kind="traced", at_most=0.01)
+claim("sums-70b", "All-reduces for a token of Llama-3.1-70B under tensor parallelism", counted[-1]["reduced"], "",
+      kind="traced", at_least=161, at_most=161)
+claim("sent-70b", "Sent by each of 8 GPUs for one token of Llama-3.1-70B at batch 1 in bf16", counted[-1]["sent"], "MB",
+      kind="traced", at_least=4, at_most=6)
+claim("payload-70b", "What one all-reduce of a token of Llama-3.1-70B in bf16 sums", 8192 * 2 / 1024, "KiB",
+      kind="derived", at_least=16, at_most=16)
+
+# %% [markdown]
+# ## Over which link
+#
+# A token sums little, a prompt much: the payload grows with the tokens. So bandwidth decides
+# for prompts and large batches. Peaks of links and GPUs, one direction:
+
+# %%
+def links(gpu, ranks=8, prompt=8192):
+    """What a token reads, and what a prompt of Llama-3.1-70B computes and sends, in ms at peak rates on each GPU."""
+    card = hardware.accelerator(gpu)
+    speed = hardware.bytes_per_second(card.get("peer_link"))
+    arithmetic = 2 * total(SEVENTY) * prompt / ranks / (card.half * 1e12)
+    return {"gpu": card.label, "link": card.get("peer_link"), "read": 1e3 * read(SEVENTY) / ranks / bandwidth(gpu),
+            "token": 1e3 * theory(SEVENTY, ranks)[1] / speed, "compute": 1e3 * arithmetic,
+            "send": 1e3 * theory(SEVENTY, ranks, prompt)[1] / speed}
+
+
+LINKS = {gpu: links(gpu) for gpu in ("rtx-4090", "l40s", "a100-sxm4-80", "h100-sxm5")}
+table("links", "Llama-3.1-70B in bf16 split over 8 GPUs: least times at the peaks of GPU and link",
+      {"gpu": "GPU", "link": "Link", "read": "A token: reading, ms", "token": "A token: sending, ms",
+       "compute": "A prompt of 8,192: computing, ms", "send": "A prompt of 8,192: sending, ms"}, list(LINKS.values()),
+      kind="derived")
+for key, gpu, least, most in (("4090", "rtx-4090", 1, 2), ("l40s", "l40s", 2.5, 4)):
+    claim(f"prompt-{key}", f"Time to send over time to compute a prompt of 8,192 tokens, Llama-3.1-70B split over 8 "
+          f"{LINKS[gpu]['gpu']}, both at peak rates", LINKS[gpu]["send"] / LINKS[gpu]["compute"], "x", kind="derived",
+          at_least=least, at_most=most)
+claim("prompt-h100", "Time to compute over time to send a prompt of 8,192 tokens, Llama-3.1-70B split over 8 H100 with "
+      "NVLink, both at peak rates", LINKS["h100-sxm5"]["compute"] / LINKS["h100-sxm5"]["send"], "x", kind="derived",
+      at_least=1.5, at_most=2)
+
+# %% [markdown]
+# A token's sums are too small for bandwidth to matter. Each costs the *latency* of an
+# all-reduce instead, and there are two in each layer. What people measured:
+
+# %%
+VLLM_KERNEL = "https://github.com/sgl-project/sglang/pull/2904"
+SWITCH = "https://github.com/haohervchb/sglang-V100/pull/2"
+GEFORCE = "https://github.com/NVIDIA/nccl/issues/1530"
+REPORT = "https://github.com/meta-pytorch/gpt-fast/issues/111"
+SUMS = {  # key: (where, bytes summed, microseconds, source)
+    "h100": ("8 H100, NVLink, vLLM's own kernel", 32768, 11.8, VLLM_KERNEL),
+    "v100": ("4 V100, PCIe switch, NCCL in a CUDA graph", 16384, 22.3, SWITCH),
+    "4090": ("8 RTX 4090, PCIe, NCCL", 8, 42.1, GEFORCE),
+    "report": ("2 V100, NVLink, a report of slow sums", 8192, 500, REPORT),
+}
+table("sums", "Time of one small all-reduce that people measured, and of those of a token at batch 1",
+      {"where": "Measured on", "bytes": "Bytes", "micro": "One sum, µs", "eight": "Llama-3.1-8B: a token's, ms",
+       "seventy": "Llama-3.1-70B: a token's, ms"},
+      [{"where": where, "bytes": size, "micro": micro, "eight": micro * theory(EIGHT, 8)[0] / 1e3,
+        "seventy": micro * theory(SEVENTY, 8)[0] / 1e3} for where, size, micro, _ in SUMS.values()],
+      kind="cited", source=VLLM_KERNEL)
+for key, (where, _, micro, source) in SUMS.items():
+    claim(f"sum-{key}", f"Time of one small all-reduce, measured on {where}", micro, "µs", kind="cited", source=source)
+
+# %% [markdown]
+# ### When it pays, for one answer
+#
+# *Seconds of a token on n GPUs ≈ bytes / (n x bandwidth) + sums x latency.*
+#
+# On one GPU the second term is zero. So tensor parallelism pays as long as the sums take
+# less than the part of the reading that it saves, (n - 1)/n.
+
+# %%
+def speedup(name, gpu, ranks, micro):
+    """Tokens/s at batch 1 on so many GPUs over one that were large enough, if a sum takes so many microseconds."""
+    alone = read(name) / bandwidth(gpu)
+    return alone / (alone / ranks + theory(name, ranks)[0] * micro / 1e6)
+
+
+def break_even(name, gpu, ranks):
+    """Microseconds of a sum at which n GPUs are as fast as one."""
+    return 1e6 * read(name) / bandwidth(gpu) * (1 - 1 / ranks) / theory(name, ranks)[0]
+
+
+table("pays", "Tokens/s at batch 1 in bf16 on n GPUs over one, by the formula, if a sum takes so long",
+      {"model": "Model", "gpu": "GPU", "ranks": "GPUs", **{f"us{micro}": f"{micro} µs" for micro in (10, 20, 40, 100)},
+       "even": "No gain from, µs"},
+      [{"model": name, "gpu": hardware.accelerator(gpu).label, "ranks": ranks,
+        **{f"us{micro}": speedup(name, gpu, ranks, micro) for micro in (10, 20, 40, 100)},
+        "even": break_even(name, gpu, ranks)}
+       for name, gpu in ((EIGHT, "rtx-4090"), (EIGHT, "h100-sxm5"), (SEVENTY, "h100-sxm5")) for ranks in (2, 8)],
+      kind="derived")
+for key, name, gpu, ranks, micro, least, most in (("8b-4090", EIGHT, "rtx-4090", 2, 40, 1.2, 1.6),
+                                                  ("70b-h100", SEVENTY, "h100-sxm5", 8, 10, 5.5, 7.5)):
+    claim(f"pays-{key}", f"Tokens/s of {name} in bf16 at batch 1 on {ranks} {hardware.accelerator(gpu).label} over "
+          f"one, by the formula, with {micro} µs for a sum", speedup(name, gpu, ranks, micro), "x", kind="derived",
+          at_least=least, at_most=most)
+claim("even-8b", "Time of a sum from which two H100 give no more tokens/s of Llama-3.1-8B in bf16 at batch 1 than one",
+      break_even(EIGHT, "h100-sxm5", 2), "µs", kind="derived", at_least=30, at_most=45)
+
+# %% [markdown]
+# ### What others measured: one answer on 1 to 8 GPUs
+#
+# gpt-fast, compiled, batch 1, on A100 with NVLink. Its rates at 1 and at n GPUs also
+# tell what does not divide by n: *seconds on n GPUs - seconds on one / n*. Divided by the
+# number of sums it is an upper bound for one of them.
+
+# %%
+GPT_FAST = "https://github.com/meta-pytorch/gpt-fast/blob/6ecad9b5b6b987d17ac4303965545873d0192086/README.md"
+RATES = {"Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
+         "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
+         "Llama-2-70B": {2: 21.32, 4: 38.01, 8: 62.50}}
+table("published", "Tokens/s at batch 1 in bf16, compiled, A100 80GB with NVLink, measured by the authors of gpt-fast",
+      {"model": "Model", **{f"gpus{ranks}": f"{ranks} GPUs" if ranks > 1 else "1 GPU" for ranks in RANKS}},
+      [{"model": name, **{f"gpus{ranks}": rates.get(ranks, "–") for ranks in RANKS}}
+       for name, rates in RATES.items()], kind="cited", source=GPT_FAST)
+seven = RATES["Llama-2-7B"]
+undivided = {ranks: 1e6 * (1 / seven[ranks] - 1 / seven[1] / ranks) / (2 * 32 + 1) for ranks in (2, 4, 8)}
+for key, value, least, most in (("8", seven[8] / seven[1], 3, 3.3), ("2", seven[2] / seven[1], 1.5, 1.7),
+                                ("70b", RATES["Llama-2-70B"][8] / RATES["Llama-2-70B"][2], 2.8, 3)):
+    ratio = {"8": "Llama-2-7B on 8 over 1", "2": "Llama-2-7B on 2 over 1", "70b": "Llama-2-70B on 8 over 2"}[key]
+    claim(f"published-{key}", f"Measured tokens/s at batch 1 of {ratio} A100, gpt-fast, tensor parallelism over NVLink",
+          value, "x", kind="cited", source=GPT_FAST, at_least=least, at_most=most)
+for ranks, least, most in ((2, 15, 20), (8, 25, 32)):
+    claim(f"undivided-{ranks}", f"What does not divide by {ranks} GPUs in gpt-fast's token of Llama-2-7B, for each sum",
+          undivided[ranks], "µs", kind="cited", source=GPT_FAST, at_least=least, at_most=most)
+
+# %% [markdown]
+# ## Throughput: copies, or one split model
+#
+# NVIDIA's own table for TensorRT-LLM 0.17: Llama-3.1-70B, requests of 128 tokens in and
+# 2,048 out, as many at once as fit. FP8, on the A100 FP16. Divided by the GPUs of a copy it
+# tells which size of a copy gives most.
+
+# %%
+TRT = ("https://github.com/NVIDIA/TensorRT-LLM/blob/258c7540c03517def55d9a5aadfa9288af474e1b/docs/source/performance/"
+       "perf-overview.md")
+SERVED = {"H200": {1: 4165.68, 2: 8290.35, 4: 14156, 8: 21195.88},
+          "H100": {1: 911.62, 2: 6169.58, 4: 11511.93, 8: 17061.82},
+          "L40S": {4: 1942.66, 8: 2303.31}, "A100": {2: 531.26, 4: 2811.27, 8: 5241.5}}
+table("served", "Llama-3.1-70B in TensorRT-LLM, 128 tokens in and 2,048 out: tokens/s for each GPU, by GPUs in a copy",
+      {"ranks": "GPUs in a copy", "h200": "H200, FP8, tokens/s", "h100": "H100 80GB, FP8, tokens/s",
+       "l40s": "L40S, FP8, no NVLink, tokens/s", "a100": "A100 80GB, FP16, tokens/s"},
+      [{"ranks": ranks, **{gpu.lower(): rates[ranks] / ranks if ranks in rates else "–"
+                           for gpu, rates in SERVED.items()}} for ranks in RANKS], kind="cited", source=TRT)
+for key, sentence, value, least, most in (
+        ("copies-h200", "Tokens/s of eight copies of Llama-3.1-70B on one H200 each over one copy on eight",
+         8 * SERVED["H200"][1] / SERVED["H200"][8], 1.5, 1.7),
+        ("copies-h100", "Tokens/s for each H100 80GB of Llama-3.1-70B, two GPUs in a copy over one",
+         SERVED["H100"][2] / 2 / SERVED["H100"][1], 3.2, 3.6),
+        ("copies-l40s", "Tokens/s of Llama-3.1-70B on eight L40S over four, one copy, without NVLink",
+         SERVED["L40S"][8] / SERVED["L40S"][4], 1.1, 1.3)):
+    claim(key, sentence, value, "x", kind="cited", source=TRT, at_least=least, at_most=most)
+
+# %% [markdown]
+# Copies need equal shares. `split_between_processes` cuts a list into blocks. If the list is
+# sorted by length, the last block holds the longest prompts. For lengths with an exponential
+# distribution, the mean of the longest 1/n is 1 + ln n times the mean of all.
+
+# %%
+claim("block", "Tokens in the last of four blocks over the mean block, sorted prompts with exponential lengths",
+      1 + math.log(4), "x", kind="derived", at_least=2.3, at_most=2.5)
+
+# %% [markdown]
+# ## Experts: whole, or split
+#
+# Expert parallelism gives each rank whole experts. A token of Qwen3-30B-A3B chooses 8 of
+# 128. With tensor parallelism over 8 ranks each rank reads an eighth of each chosen expert:
+# 1 expert in all. With whole experts it reads as many as lie there, and all wait for the
+# busiest rank. If each choice is equally likely, the expected maximum follows exactly.
+
+# %%
+def busiest(chosen, experts, ranks):
+    """Expected number of chosen experts on the busiest rank."""
+    def ways(most):
+        """In how many ways a token chooses, at most so many on each rank."""
+        found = [1] + [0] * chosen
+        for _ in range(ranks):
+            found = [sum(found[sum_ - here] * math.comb(experts // ranks, here) for here in range(min(sum_, most) + 1))
+                     for sum_ in range(chosen + 1)]
+        return found[chosen]
+
+    every = math.comb(experts, chosen)
+    return float(sum(1 - Fraction(ways(most), every) for most in range(chosen)))
+
+
+claim("busiest-8", "Expected experts that the busiest of 8 ranks reads for one token, 8 of 128 chosen, against 1 when "
+      "each expert is split", busiest(8, 128, 8), "", kind="derived", at_least=2, at_most=3)
+experts = sum(weight.numel() for key, weight in BUILT["Qwen3-30B-A3B"].named_parameters() if ".experts." in key)
+claim("experts-share", "Share of the parameters of Qwen3-30B-A3B that are experts",
+      100 * experts / total("Qwen3-30B-A3B"), "%", kind="derived", at_least=90, at_most=98)
+
+# %% [markdown]
+# ## Offload: what a token then costs
+#
+# What no GPU holds crosses PCIe for each token: *seconds per token ≥ bytes beyond the GPUs /
+# bandwidth of the link*. `device_map` runs one layer after the other, so the links of
+# several GPUs do not add up.
+
+# %%
+def offloaded(gpus, bits, size=24):
+    """(bytes that no GPU holds, least seconds of a token) of Llama-3.1-70B."""
+    beyond = max(0, weight_bytes(SEVENTY, 1, bits) - gpus * (size * GB - RESERVE))
+    reading = (weight_bytes(SEVENTY, 1, bits) - beyond) / bandwidth("rtx-4090")
+    return beyond, beyond / hardware.bytes_per_second("PCIe 4 x16") + reading
+
+
+OFFLOAD = {(gpus, bits): offloaded(gpus, bits) for gpus in RANKS for bits in (16, 4.5)}
+table("offload", "Llama-3.1-70B on RTX 4090 with PCIe 4, the rest in host memory: least seconds of a token at batch 1",
+      {"gpus": "GPUs", "beyond": "bf16: on the host, GB", "seconds": "bf16: s per token",
+       "beyond4": "4-bit: on the host, GB", "seconds4": "4-bit: s per token"},
+      [{"gpus": gpus, "beyond": OFFLOAD[gpus, 16][0] / GB, "seconds": OFFLOAD[gpus, 16][1],
+        "beyond4": OFFLOAD[gpus, 4.5][0] / GB, "seconds4": OFFLOAD[gpus, 4.5][1]} for gpus in RANKS], kind="derived")
+for key, gpus, bits, least, most in (("bf16-2", 2, 16, 2.8, 3.4), ("4bit-2", 2, 4.5, 0.03, 0.06)):
+    claim(f"offload-{key}", f"Least time of a token of Llama-3.1-70B in {bits:g} bits on {gpus} RTX 4090, the rest in "
+          "host memory over PCIe 4", OFFLOAD[gpus, bits][1], "s", kind="derived", at_least=least, at_most=most)
+
+# %% [markdown]
+# ## Disaggregated prefill: what moves
+#
+# One group of GPUs reads prompts, another writes answers. The KV cache of each prompt moves
+# between them, once.
+
+# %%
+moved = cache_bytes(SEVENTY, TOKENS)
+claim("moved", "KV cache of a prompt of 8,192 tokens of Llama-3.1-70B in bf16", moved / GB, "GB", kind="derived",
+      at_least=2.6, at_most=2.8)
+for key, link, least, most in (("ndr", "InfiniBand NDR", 50, 58), ("ethernet", "100 GbE", 200, 230)):
+    claim(f"moved-{key}", f"Least time to move the KV cache of a prompt of 8,192 tokens of Llama-3.1-70B over {link}",
+          1e3 * moved / hardware.bytes_per_second(link), "ms", kind="derived", at_least=least, at_most=most)
+
+# %% [markdown]
+# ## Old figures, and their units
+#
+# transformers' pages compared attention kernels under *Mem saving (%)*. They divided the
+# larger value by the smaller and subtracted one. So a saving could exceed the whole.
+
+# %%
+BEIT = ("https://github.com/huggingface/transformers/blob/12813eb47947bf0861f4ed09d093facc39626c8a/docs/source/en/"
+        "model_doc/beit.md")
+OCTO = "https://github.com/huggingface/transformers/blob/v4.41.3/docs/source/en/llm_tutorial_optimization.md"
+claim("sdpa-printed", "Memory saving of SDPA in training BEiT as the page prints it", 55.998, "%", kind="cited",
+      source=BEIT)
+claim("sdpa-true", "Memory saving of SDPA in training BEiT, from the two peaks of that page",
+      100 * (1 - 4319.886 / 6738.915), "%", kind="cited", source=BEIT, at_least=35, at_most=37)
+claim("sdpa-bytes", "Memory of BEiT in inference that the page prints as 3.76657e+08 MB, read as bytes",
+      3.76657e8 / 1e6, "MB", kind="cited", source=BEIT, at_least=370, at_most=380)
+claim("octo", "Peak of OctoCoder in bf16 that the tutorial prints as 29.026, and computes in GiB",
+      29.0260648727417 * GiB / GB, "GB", kind="cited", source=OCTO, at_least=31, at_most=31.5)
+
+# %% [markdown]
+# ## What came out
+#
+# - **One copy per GPU wins for throughput**, as long as a copy leaves room for many caches.
+# - **Tensor parallelism makes one answer faster.** What ends the gain is the latency of two
+#   sums in each layer.
+# - **Layers spread over GPUs bring room and no speed.**
