@@ -1,0 +1,262 @@
+"""docs/training/hardware.md and docs/hardware/accelerators.md, sentence by sentence. Their figures are claims of a notebook."""
+
+import logging
+import re
+import shlex
+
+import pytest
+import torch
+import yaml
+from built import ROOT
+from programs import SNIPPETS, run, too_much_to_read
+from transformers import FineGrainedFP8Config
+from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
+
+from dryrun import bench, hardware
+from evidence import records
+from evidence.site import accelerators
+from evidence.site.browser import chromium
+
+FOLDER = SNIPPETS / "hardware"
+PAGE = (ROOT / "docs" / "training" / "hardware.md").read_text()
+FULL = (ROOT / "docs" / "hardware" / "accelerators.md").read_text()
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_hardware.yml").read_text())
+BUY = ["--buy", "2000", "--resale", "500", "--rent", "0.5", "--watts", "500", "--kwh", "0.2"]
+
+
+def blocks(text):
+    """The sources of the `accelerators` blocks of a page."""
+    return re.findall(r"^```accelerators\n(.*?)^```$", text, re.M | re.S)
+
+
+def tables():
+    return records.load(ROOT / "results" / "hardware" / "exact.json").data["tables"]
+
+
+# The tables of accelerators
+
+
+def test_the_first_table_has_at_most_fifteen_rows_and_five_columns():
+    asked = yaml.safe_load(blocks(PAGE)[0])
+    assert len(asked["rows"]) <= 15 and len(asked["columns"]) + 1 <= 5
+
+
+def test_each_value_of_the_full_table_links_to_its_source():
+    shown = accelerators.rendered(blocks(FULL)[0])
+    rows = re.findall(r"<tr data-words=.*?</tr>", shown, re.S)
+    assert len(rows) == len([row for row in hardware.ACCELERATORS.values() if row.product]) >= 45
+    row = next(row for row in rows if "RTX 4090 24GB" in row)
+    for name in ("memory", "bandwidth", "fp32", "tdp"):
+        value = hardware.accelerator("RTX 4090")[name]
+        assert f'<a href="{value.source}" title="{value.read}, {value.date}">{value.value:g}</a>' in row
+    linked, plain = shown.count("<a href="), shown.count(f">{accelerators.NOTHING}</td>")
+    assert linked > 600 and plain < linked / 2
+
+
+@pytest.mark.parametrize("source", blocks(PAGE) + blocks(FULL))
+def test_every_block_of_the_pages_is_rendered_with_the_columns_that_it_names(source):
+    asked = yaml.safe_load(source)
+    shown = accelerators.rendered(source)
+    assert all(f">{accelerators.COLUMNS[name].name}" in shown for name in asked["columns"])
+    assert shown.count("<tr data-words=") == len(accelerators.chosen(asked.get("rows")))
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("rows: [rtx-4090]", "names its columns"),
+        ("columns: [memory]\nrow: [t4]", "has no row (did you mean rows?)"),
+        ("columns: [bandwidt]", "there is no column bandwidt (did you mean bandwidth?)"),
+        ("columns: [memory]\nrows: [rtx-4091]", "did you mean rtx-4090"),
+    ],
+)
+def test_a_block_that_names_what_is_not_there_says_the_nearest(source, message):
+    with pytest.raises(ValueError) as caught:
+        accelerators.rendered(source)
+    assert message in str(caught.value)
+
+
+def test_words_in_the_field_leave_the_rows_that_hold_them_all_and_a_heading_sorts_these():
+    script = "".join((ROOT / "docs" / "assets" / f"{name}.js").read_text() for name in ("sort", "filter"))
+    names = "[...document.querySelectorAll('tbody tr:not([hidden])')].map(row => row.cells[0].innerText)"
+    with chromium() as browser:
+        tab = browser.new_page()
+        table = accelerators.rendered("columns: [memory, bandwidth]\nfilter: true")
+        tab.set_content(f"<!doctype html><html><body>{table}<script>{script}</script></body></html>")
+        every = len(tab.evaluate(names))
+        tab.get_by_label("Show rows with").fill("GeForce 24gb")
+        found = tab.evaluate(names)
+        assert set(found) == {"RTX 3090 24GB", "RTX 3090 Ti 24GB", "RTX 4090 24GB"}
+        assert tab.locator("output").inner_text().strip() == f"3 of {every}"
+        tab.click("thead th:nth-child(3) button")
+        assert tab.evaluate(names)[0] == "RTX 3090 24GB"
+        tab.get_by_label("Show rows with").fill("no such words")
+        assert tab.evaluate(names) == []
+        tab.close()
+
+
+# What the numbers decide
+
+
+def test_published_tokens_follow_the_bandwidth_in_the_order_of_the_predictions():
+    rows = tables()["decode"]["rows"]
+    predicted, published = [row[1] for row in rows], [row[2] for row in rows]
+    assert predicted == sorted(predicted, reverse=True)
+    assert all(ours < theirs for ours, theirs in zip(predicted, published, strict=True)), "the page says: all too low"
+    by_published = sorted(range(len(rows)), key=lambda place: -published[place])
+    assert max(abs(place - rank) for rank, place in enumerate(by_published)) <= 4
+
+
+def test_an_a6000_decodes_more_slowly_than_an_rtx_4090_and_has_twice_the_memory():
+    found = {row[0]: row[2] for row in tables()["decode"]["rows"]}
+    small, large = hardware.accelerator("RTX 4090"), hardware.accelerator("RTX A6000")
+    assert found[large.label] < found[small.label]
+    assert large.get("memory") == 2 * small.get("memory")
+
+
+def test_an_l4_trains_faster_than_an_rtx_3060_and_answers_one_prompt_more_slowly():
+    l4, rtx = hardware.accelerator("l4"), hardware.accelerator("rtx-3060-12")
+    assert l4.get("bandwidth") < rtx.get("bandwidth")
+    assert l4.half > rtx.half and l4.get("memory") > rtx.get("memory")
+
+
+def test_two_gpus_in_turn_decode_as_one_of_their_bandwidth():
+    rows = {row[0]: row[1:] for row in tables()["seventy"]["rows"]}
+    for pair in ("2 x RTX 3090 24GB", "2 x RTX 4090 24GB"):
+        bandwidth, rate = rows[pair]
+        one = min(
+            (row for name, row in rows.items() if not name.startswith("2 x")), key=lambda row: abs(row[0] - bandwidth)
+        )
+        assert rate / bandwidth == pytest.approx(one[1] / one[0], rel=0.1)
+
+
+def test_one_rtx_4090_trains_about_as_fast_as_two_rtx_3090_and_holds_half():
+    rows = {row[0]: row[1:] for row in tables()["two"]["rows"]}
+    two, one = rows["2 x RTX 3090 24GB"], rows["RTX 4090 24GB"]
+    assert two[0] == 2 * one[0] and two[1] > one[1]
+    assert two[2] == pytest.approx(one[2], rel=0.25)
+
+
+def test_geforce_40_and_50_l4_l40s_and_rtx_pro_have_no_nvlink_and_the_rtx_3090_has():
+    for name in ("rtx-4090", "rtx-4080", "rtx-5090", "l4", "l40s", "rtx-pro-6000-bw"):
+        assert "NVLink" not in str(hardware.accelerator(name).get("link")), name
+    assert "NVLink" in hardware.accelerator("rtx-3090").get("link")
+
+
+def test_bf16_and_fp8_begin_where_the_page_says():
+    native = {
+        name: hardware.accelerator(name)
+        for name in ("t4", "v100-sxm2-16", "rtx-3090", "a100-sxm4-80", "l4", "h100-sxm5")
+    }
+    assert [name for name, row in native.items() if row.get("native_bf16")] == [
+        "rtx-3090",
+        "a100-sxm4-80",
+        "l4",
+        "h100-sxm5",
+    ]
+    assert [name for name, row in native.items() if row.get("native_fp8")] == ["l4", "h100-sxm5"]
+
+
+def test_on_an_a100_transformers_turns_an_fp8_checkpoint_into_bf16_and_warns(monkeypatch):
+    said = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
+    logger = logging.getLogger("transformers.quantizers.quantizer_finegrained_fp8")
+    monkeypatch.setattr(logger, "warning_once", said.append, raising=False)
+    quantizer = FineGrainedFP8HfQuantizer(FineGrainedFP8Config(), pre_quantized=True)
+    quantizer.validate_environment(device_map="cuda")
+    assert quantizer.quantization_config.dequantize
+    assert said == [(FOLDER / "errors" / "fp8.txt").read_text().strip()]
+
+
+# The programs
+
+
+def test_every_program_of_the_page_can_be_taken_in():
+    assert not [problem for path in sorted(FOLDER.glob("*.py")) for problem in too_much_to_read(path, 70)]
+
+
+def test_buying_pays_after_the_hours_that_the_formula_gives():
+    assert "after 3,750 hours of work: 94 weeks at 40 hours a week" in run("hardware/rent_or_buy.py", *BUY).stdout
+
+
+def test_a_rented_machine_of_twice_the_speed_costs_half_for_the_same_work():
+    said = run("hardware/rent_or_buy.py", *BUY, "--speed", "2").stdout
+    assert "after 10,000 hours of work" in said
+
+
+def test_one_rents_where_electricity_costs_as_much():
+    assert run("hardware/rent_or_buy.py", *BUY[:-1], "1.0").stdout.startswith("Rent:")
+
+
+def test_the_power_supply_holds_the_hours_and_the_microseconds():
+    said = run("hardware/power.py", "rtx-4090", "rtx-4090", "--cpu", "250").stdout
+    assert "sustained 1,250 W, for 100 microseconds up to 3,050 W" in said
+    assert "power supply of 1,562 W or more" in said
+    said = run("hardware/power.py", "rtx-3090", "rtx-3090", "--limit", "280").stdout
+    assert "sustained 860 W" in said
+
+
+LOG = """2026/11/23 16:00:01.000, 0, 2520, 61, 440.10, 0x0000000000000004
+2026/11/23 16:00:02.000, 0, 1410, 88, 320.55, 0x0000000000000020
+2026/11/23 16:00:02.000, 1, 2500, 60, 430.00, 0x0000000000000000
+2026/11/23 16:00:03.000, 0, 1210, 92, 290.00, 0x0000000000000068
+2026/11/23 16:00:03.000, 1, 2500, 61, 431.00, 0x0000000000000000
+2026/11/23 16:00:04.000, 0, 1200, 92, 288.00, 0x0000000000000068
+"""
+
+
+def test_the_log_says_why_a_gpu_lost_its_clock():
+    said = run("hardware/throttled.py", "gpu.csv", files={"gpu.csv": LOG}).stdout
+    first, second = said.split("GPU 1:")
+    assert "GPU 0: 1200 to 2520 MHz, up to 92 °C, 4 samples" in first
+    assert re.findall(r"(\d+) %  (\S+ \S+)", first) == [
+        ("75", "too warm,"),
+        ("50", "hardware slowdown:"),
+        ("50", "far too"),
+        ("25", "power limit:"),
+    ]
+    assert "%" not in second
+
+
+def test_a_log_of_other_fields_is_refused_with_its_line():
+    made = run("hardware/throttled.py", "gpu.csv", files={"gpu.csv": f"{LOG}a, b\n"}, check=False)
+    assert made.returncode and "gpu.csv:7: 2 fields and not 6" in made.stderr
+
+
+def test_the_command_writes_as_many_fields_as_the_program_reads():
+    words = shlex.split(
+        (FOLDER / "log.sh").read_text().split("[start:log]")[1].split("# --8<--")[0].replace("\\\n", "")
+    )
+    fields = next(word for word in words if word.startswith("--query-gpu=")).partition("=")[2].split(",")
+    assert len(fields) == 6 and fields[-1] == "clocks_event_reasons.active"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU prints")
+def test_without_gpus_there_are_no_peers():
+    assert run("hardware/peers.py").stdout.strip() == "0 GPUs"
+
+
+def test_the_topology_is_what_the_page_reads_aloud():
+    lines = [line.split() for line in (FOLDER / "topology.txt").read_text().splitlines()]
+    ways = {line[0]: dict(zip(lines[0], line[1:])) for line in lines[1:]}
+    assert ways["GPU0"]["GPU1"] == ways["GPU1"]["GPU0"] == "NV4"
+    assert ways["GPU2"]["GPU0"] == "NODE" and ways["GPU0"]["NIC0"] == "PIX"
+    assert {ways["GPU3"][other] for other in ("GPU0", "GPU1", "GPU2")} == {"SYS"}
+    assert lines[-1][-2:] == ["32-63", "1"]
+
+
+def test_the_thresholds_of_the_page_are_those_of_the_benchmark():
+    assert "below six tenths of the data sheet" in PAGE and bench.LOW == 0.6
+    assert bench.SIDE["cuda"] ** 2 * 2 > 1e8 and bench.COPIED["cuda"] > 1e9, "a cache would hold them"
+
+
+# Questions of readers
+
+
+def test_twenty_five_questions_have_a_section_each():
+    mine = [question for question in QUESTIONS if question["page"] == "training/hardware.md"]
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE))
+    assert len({question["thread"] for question in mine}) >= 25
+    assert not [question for question in mine if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)

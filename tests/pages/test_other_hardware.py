@@ -1,0 +1,137 @@
+"""docs/hardware/other.md: what the installed libraries say of hardware that no test has."""
+
+import ast
+import inspect
+import re
+
+import bitsandbytes
+import pytest
+import torch
+import transformers
+import yaml
+from accelerate import DistributedType
+from bitsandbytes import backends
+from built import ROOT
+from programs import run
+from torch._inductor.codegen import common
+from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
+from transformers import modeling_flash_attention_utils, training_args
+from transformers.quantizers import quantizer_finegrained_fp8, quantizer_mxfp4
+from transformers.training_args import OptimizerNames
+from transformers.utils import import_utils
+
+PAGE = (ROOT / "docs" / "hardware" / "other.md").read_text()
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_hardware.yml").read_text())
+
+
+def column(name):
+    """{what: what the first table says of this hardware}."""
+    section = PAGE.split("{ #works }")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    place = next(at for at, head in enumerate(rows[0]) if head.startswith(name))
+    return {row[0]: row[place] for row in rows[2:]}
+
+
+def strings(function):
+    source = inspect.getsource(function)
+    return {node.value for node in ast.walk(ast.parse(source.lstrip())) if isinstance(node, ast.Constant)}
+
+
+def test_the_versions_that_the_page_names_are_those_that_were_read():
+    stated = re.search(
+        r"torch ([\d.]+), transformers ([\d.]+), Accelerate [\d.]+, bitsandbytes ([\d.]+)\.$", PAGE, re.M
+    )
+    for version, package in zip(stated.groups(), (torch, transformers, bitsandbytes), strict=True):
+        assert package.__version__.startswith(version)
+
+
+def test_the_trainer_chooses_each_of_these_devices_by_its_name():
+    named = strings(training_args)
+    for name in ("mps", "xpu:0", "npu:0", "hpu:0", "neuron:0"):
+        assert name in named
+    assert {"hpu_backend", "neuron"} <= named
+
+
+def test_accelerate_has_a_distributed_type_for_each_but_apple():
+    types = {each.value for each in DistributedType}
+    assert {"MULTI_XPU", "MULTI_HPU", "MULTI_NPU", "MULTI_NEURON"} <= types
+    assert not [each for each in types if "MPS" in each]
+    assert column("Apple")["Several devices"] == "no"
+
+
+def test_flash_attention_2_knows_intel_and_ascend_and_neither_apple_nor_gaudi():
+    devices = {
+        name for _, name in modeling_flash_attention_utils.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]["supported_devices"]
+    }
+    assert {"cuda", "xpu", "npu"} <= devices and not {"mps", "hpu"} & devices
+    assert column("Apple")["`flash_attention_2`"] == column("Gaudi")["`flash_attention_2`"] == "no"
+
+
+def test_bitsandbytes_names_these_devices_and_has_kernels_for_all_but_ascend():
+    assert {"cuda", "xpu", "hpu", "npu", "mps"} <= bitsandbytes.supported_torch_devices
+    folder = {path.name for path in type(ROOT)(backends.__path__[0]).iterdir()}
+    assert {"xpu", "hpu", "mps"} <= folder and "npu" not in folder
+
+
+def test_bitsandbytes_on_gaudi_reads_weights_and_does_nothing_else():
+    ops = (type(ROOT)(backends.__path__[0]) / "hpu" / "ops.py").read_text()
+    assert re.findall(r'@register_kernel\("bitsandbytes::(\w+)', ops) == ["dequantize_4bit"]
+
+
+def test_the_wheel_of_bitsandbytes_has_libraries_for_rocm_and_xpu():
+    names = " ".join(path.name for path in type(ROOT)(bitsandbytes.__file__).parent.glob("libbitsandbytes_*"))
+    assert "rocm64" in names and "rocm7" in names and "xpu" in names
+
+
+def test_fp8_and_mxfp4_are_for_cuda_and_xpu():
+    assert "not torch.cuda.is_available() and not is_torch_xpu_available()" in inspect.getsource(
+        quantizer_finegrained_fp8
+    )
+    assert '["cuda", "xpu", "cpu"]' in inspect.getsource(quantizer_mxfp4)
+    assert column("Intel")["MXFP4"] == "yes" and column("Apple")["MXFP4"] == "no"
+
+
+def test_inductor_writes_code_for_intel_and_apple():
+    named = strings(common.init_backend_registration)
+    assert {"cuda", "xpu", "mps"} <= named and "hpu" not in named
+
+
+def test_fused_adamw_runs_on_apple_intel_and_gaudi():
+    assert {"cuda", "xpu", "mps", "hpu"} <= set(_get_fused_kernels_supported_devices())
+    assert OptimizerNames("adamw_torch_npu_fused")
+
+
+def test_gaudi_is_taken_for_lazy_unless_one_says_otherwise():
+    assert 'os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"' in inspect.getsource(import_utils.is_torch_hpu_available)
+
+
+def test_on_neuron_cores_the_trainer_refuses_and_names_optimum_neuron():
+    source = inspect.getsource(training_args)
+    assert "Please use the NeuronTrainer from optimum[neuron]" in source
+
+
+def test_the_program_tries_everything_on_the_machine_at_hand():
+    said = run("hardware/what_works.py").stdout
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    assert said.startswith(f"{device.type}, torch {torch.__version__}")
+    tried = re.findall(r"^(.{26}) (yes|no: .+)$", said, re.M)
+    assert len(tried) == 7
+    if device.type == "cpu":
+        assert {name.strip() for name, works in tried if works == "yes"} >= {
+            "a step in fp32, SDPA",
+            "a step in bf16, SDPA",
+            "eager attention",
+            "fused AdamW",
+        }
+
+
+def test_ten_questions_have_a_section_each():
+    mine = [question for question in QUESTIONS if question["page"] == "hardware/other.md"]
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE))
+    assert len({question["thread"] for question in mine}) >= 10
+    assert not [question for question in mine if question["section"] not in sections]
+
+
+@pytest.mark.parametrize("name", ["AMD", "Intel", "Apple", "Gaudi", "Ascend"])
+def test_every_cell_of_the_first_table_is_filled(name):
+    assert all(column(name).values())
