@@ -17,8 +17,8 @@ BIN := $(VENV)/bin
 SITE := $(VENV)/site.stamp
 TEST := $(VENV)/test.stamp
 LIGHTHOUSE := $(VENV)/lighthouse/stamp
-# Notebooks whose software asks for another transformers: each has requirements/<name>.txt and a folder of its own.
-OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp
+# What asks for another transformers, or for JAX, a notebook or a page: each has requirements/<name>.txt and a folder.
+OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp $(VENV)/tensorflow/stamp $(VENV)/tpu/stamp
 
 # Without PYTHON, notebooks run in .venv. With PYTHON they run in that python as it is: no venv, and no network unless a notebook
 # finds a package missing, which it installs there.
@@ -88,7 +88,7 @@ install: $(TEST) $(OWN) ## install everything into .venv
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
-	@for name in test optimum-onnx optimum-intel; do \
+	@for name in test optimum-onnx optimum-intel tensorflow tpu; do \
 	  $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
 	    --override requirements/left-out.txt $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
 
@@ -129,6 +129,6 @@ endif
 
 # Folders of their own, before the others on the path. torch stays that of .venv.
 $(OWN): $(VENV)/%/stamp: requirements/%.txt $(TEST)
-	@echo "Installing the packages of one notebook into $(VENV)/$*: a minute"
+	@echo "Installing the packages of $* alone into $(VENV)/$*: a minute"
 	@$(PIP) --upgrade --target $(VENV)/$* -r requirements/$*.txt || $(RETRY)
 	@touch $@

@@ -1,0 +1,1 @@
+python check_tpu.py

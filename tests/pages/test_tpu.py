@@ -1,0 +1,184 @@
+"""docs/training/tpu.md: its programs on a CPU that plays eight chips, with the packages that the page installs."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+from programs import ROOT, SNIPPETS, load, run, too_much_to_read
+
+from evidence import notebooks
+
+PAGE = ROOT / "docs" / "training" / "tpu.md"
+ERRORS = SNIPPETS / "tpu" / "errors"
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_tpu.yml").read_text())
+BESIDE = ("tpu/task.py", "tpu/collectives.py")
+FINE = {"torch": "2.13.0", "jax": "0.10.2", "jaxlib": "0.10.2", "libtpu": "0.0.45", "torchax": "0.0.14", "torch_xla": None}
+
+
+def on_jax():
+    return {"PYTHONPATH": str(notebooks.own_packages("tpu")), "JAX_PLATFORMS": "cpu"}
+
+
+def error(name):
+    return (ERRORS / f"{name}.txt").read_text().strip()
+
+
+def losses(output):
+    return [float(loss) for loss in re.findall(r"^loss (\S+)$", output.stdout, re.M)]
+
+
+# Training
+
+
+@pytest.fixture(scope="module")
+def in_pytorch():
+    return losses(run("tpu/train_pytorch.py", beside=BESIDE))
+
+
+def test_plain_pytorch_learns_in_five_steps(in_pytorch):
+    assert len(in_pytorch) == 5
+    assert in_pytorch[-1] < in_pytorch[0] - 0.5
+
+
+@pytest.mark.parametrize("layout, kinds", [
+    ("data", {"all-reduce", "all-gather"}), ("fsdp", {"all-reduce", "all-gather"}), ("tensor", {"all-reduce"}),
+])  # fmt: skip
+def test_torchax_trains_with_the_losses_of_pytorch_on_eight_devices(layout, kinds, in_pytorch):
+    made = run("tpu/train.py", layout, beside=BESIDE, environment=on_jax())
+    assert losses(made) == pytest.approx(in_pytorch, abs=2e-3)
+    collectives = ast.literal_eval(made.stdout.splitlines()[-1].removeprefix("collectives "))
+    assert collectives.keys() == kinds
+
+
+def test_flax_trains_with_the_losses_of_pytorch(in_pytorch):
+    made = run("tpu/train_jax.py", beside=BESIDE, environment=on_jax())
+    assert losses(made) == pytest.approx(in_pytorch, abs=2e-3)
+
+
+def test_collectives_are_counted_with_the_bytes_of_their_results():
+    text = """
+    %a = f32[8,16]{1,0} all-gather(%x), channel_id=1
+    %b = (f32[4]{0}, /*index=1*/bf16[2,3]{1,0}) all-reduce(%y, %z), to_apply=%add
+    %c = s32[] all-reduce-start(%w)
+    %d = f32[8]{0} add(%a, %a)
+    """
+    assert load("tpu/collectives.py").collectives(text) == {"all-gather": [1, 512], "all-reduce": [2, 32]}
+
+
+# The rules of XLA
+
+
+def test_ten_lengths_are_ten_programs_and_four_in_buckets():
+    plain, padded, batch = run("tpu/shapes.py", environment=on_jax()).stdout.splitlines()
+    assert plain == "as they come: 10"
+    assert padded == "in buckets: 4"
+    assert batch == "a smaller last batch: (3, 64)"
+
+
+def test_each_compilation_is_logged_and_explained():
+    made = run("tpu/see_recompiles.sh", beside=["tpu/shapes.py"], environment=on_jax())
+    compiled = {shape for shape in re.findall(r"Compiling jit\(step\).*?int32\[8,(\d+)\]", made.stderr)}
+    assert {"30", "41", "256"} <= compiled
+    assert "MISS" in made.stderr
+
+
+def test_values_decide_neither_a_branch_nor_a_shape():
+    lines = run("tpu/control_flow.py", environment=on_jax()).stdout.splitlines()
+    assert lines == [error("branch"), "[0.0, 0.0, 0.0, 0.0]", error("shape"), "1.0"]
+
+
+def test_a_second_run_finds_its_programs_on_disk_and_a_new_shape_is_compiled():
+    first = run("tpu/disk_cache.py", 8, environment=on_jax())
+    assert re.fullmatch(r"from disk: 0 compiled: [1-9]\d*\n", first.stdout)
+    again = run("tpu/disk_cache.py", 8, environment=on_jax(), start=first.folder)
+    assert re.fullmatch(r"from disk: [1-9]\d* compiled: 0\n", again.stdout)
+    other = run("tpu/disk_cache.py", 16, environment=on_jax(), start=first.folder)
+    assert re.fullmatch(r"from disk: \d+ compiled: [1-9]\d*\n", other.stdout)
+
+
+# What goes wrong
+
+
+def test_a_machine_with_a_tpu_and_fitting_versions_has_no_problem():
+    assert not list(load("tpu/check_tpu.py").problems(FINE, "tpu", False, True))
+
+
+@pytest.mark.parametrize("versions, platform, gpu, use, words, fix", [
+    ({"jax": None}, None, False, True, "jax is not installed", "pip install"),
+    ({"jaxlib": "0.9.0"}, "tpu", False, True, "jaxlib 0.9.0", "jax[tpu]==0.10.2"),
+    ({"libtpu": None}, "cpu", False, True, "There is no libtpu", "jax[tpu]==0.10.2"),
+    ({}, "cpu", False, True, "although libtpu is there", "lsof"),
+    ({"torch_xla": "2.13.0"}, "gpu", True, True, "a machine with a GPU: Trainer takes its device", "USE_TORCH_XLA=0"),
+    ({"torch_xla": "2.9.0"}, "tpu", False, True, "torch_xla 2.9.0", "both in one version"),
+])  # fmt: skip
+def test_each_problem_is_named_with_its_fix(versions, platform, gpu, use, words, fix):
+    found = list(load("tpu/check_tpu.py").problems(FINE | versions, platform, gpu, use))
+    assert any(words in what and fix in how for what, how in found), found
+
+
+def test_the_check_prints_what_it_found_on_a_machine_without_a_tpu():
+    made = run("tpu/check.sh", beside=["tpu/check_tpu.py"], environment=on_jax())
+    assert "'jax': '0.10.2'" in made.stdout
+    assert "JAX computes on: cpu. There is no libtpu. Fix: " in made.stdout
+
+
+def test_jax_without_a_tpu_fails_where_only_a_tpu_is_allowed():
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    environment = os.environ | on_jax() | {"JAX_PLATFORMS": "tpu"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert said.returncode
+    assert error("no_tpu") in said.stderr
+
+
+def test_a_package_named_torch_xla_is_enough_for_trainer_unless_it_is_turned_off(tmp_path):
+    package = tmp_path / "torch_xla"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (tmp_path / "torch_xla-2.9.0.dist-info").mkdir()
+    (tmp_path / "torch_xla-2.9.0.dist-info" / "METADATA").write_text("Name: torch_xla\nVersion: 2.9.0\n")
+    ask = "from transformers.utils import is_torch_xla_available as found; print(found())"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment.pop("USE_TORCH_XLA", None)
+    said = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True)
+    assert said.stdout.endswith("True\n"), said.stderr
+    off = run("tpu/no_torch_xla.sh", environment={"PYTHONPATH": str(tmp_path)})
+    assert off.stdout.endswith("False\n")
+
+
+def test_torch_lacks_the_overload_that_the_released_torchax_names():
+    with pytest.raises(AttributeError) as raised:
+        torch.ops.aten.prod.dim_Dimname  # noqa: B018
+    assert f"AttributeError: {raised.value}" == error("torchax")
+
+
+def test_a_dimension_that_the_devices_do_not_divide_is_refused():
+    program = """
+import jax, numpy
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+jax.device_put(numpy.ones((6, 64)), NamedSharding(mesh, PartitionSpec("data", None)))
+"""
+    environment = os.environ | on_jax() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert error("divide") in said.stderr
+
+
+# The page
+
+
+def test_the_programs_are_short_enough_to_read():
+    problems = [line for path in SNIPPETS.glob("tpu/*.py") for line in too_much_to_read(path, 120)]
+    assert not problems
+
+
+def test_twenty_questions_of_readers_have_a_section_each():
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
+    asked = [question for question in QUESTIONS if question["page"] == "training/tpu"]
+    assert len({question["thread"] for question in asked}) >= 20
+    assert not [question for question in asked if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in asked)
