@@ -109,7 +109,8 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
 def predicted(name, sentence, on, unit, *, at_least=None, at_most=None):
     """States what a step is predicted to take on each of several GPUs; a page shows the GPU that its reader has chosen.
 
-    on: {GPU: {"label", "value", "low", "high"} in `unit`, or {"label", "because"} where no figure can be given}.
+    on: {GPU: {"label", "value", "low", "high"} in `unit`, or {"label", "because"} where no figure can be given}. Either may
+    have "words": what is shown before the figure, such as the method that it is of, or in place of one: "does not fit".
     at_least, at_most: the bound that the value on every GPU keeps. The rest is as in `claim`.
     """
     _check_run_and_kind(f"claim {name}", "predicted", None)
@@ -182,8 +183,9 @@ def _rendered_claim(data):
 
 def _on_gpu(found, unit):
     if "because" in found:
-        return f"does not apply, because {found['because']}"
-    return "".join(format_band(found["value"], found["low"], found["high"], unit))
+        return f"{found.get('words', 'does not apply')}, because {found['because']}"
+    words = f"{found['words']}: " if "words" in found else ""
+    return words + "".join(format_band(found["value"], found["low"], found["high"], unit))
 
 
 def _rendered_table(data):

@@ -71,6 +71,7 @@ _ON_GPU = _closed(
     ["label"],
     {
         "label": _text(40, least=2),
+        "words": _text(40, least=2),
         "value": _number(-1e18, 1e18),
         "low": _number(-1e18, 1e18),
         "high": _number(-1e18, 1e18),

@@ -31,19 +31,17 @@ def test_the_first_table_sends_everybody_on_by_hardware():
         assert re.match(r"\*\*\[.+\]\(.+\)\*\*", start) and "](" in then
 
 
-def test_the_overview_says_what_the_site_has_not():
-    missing = section("start").split("What you will not find yet:")[1]
-    for subject, folder in (
-        ("inference on GPUs", "docs/inference/one-gpu.md"),
-        ("TPUs", "docs/training/tpu.md"),
-    ):
-        assert (subject in missing) is not (ROOT / folder).exists(), subject
+def test_the_first_table_answers_for_a_model_and_the_chosen_gpu_whether_it_trains_and_runs_and_how_fast():
+    rows = [row.strip("| ").split(" | ") for row in section("your-model").splitlines() if row.startswith("|")]
+    assert rows[0] == ["Model", "Fine-tuning", "One answer"] and len(rows) == 9
+    for _, train, run in rows[2:]:
+        assert train.startswith("[[model_on_gpu:train-") and run.startswith("[[model_on_gpu:run-")
 
 
 def test_the_first_table_stands_on_the_first_screen():
     """Title, two sentences, table: nothing between a reader and his way."""
-    before = PAGE.split("# Performance and Scalability")[1].split("{ #start }")[0]
-    assert len(before.split()) < 60
+    before = PAGE.split("# Performance and Scalability")[1].split("| Model |")[0]
+    assert len(before.split()) < 90
 
 
 def test_each_guide_has_a_line_that_says_what_it_answers():

@@ -1,0 +1,282 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Your model on your GPU
+#
+# **Can you fine-tune this model on this GPU, with which method, and how fast? Can you run it,
+# and how many tokens per second does one user get?**
+#
+# Seven models and eleven GPUs make 77 pairs. For each of them this notebook takes the first
+# method that surely fits, and predicts its speed.
+#
+# What to expect:
+#
+# - Memory decides the method. Full fine-tuning keeps sixteen bytes for each parameter, LoRA
+#   about two, QLoRA about a half.
+# - Where the same method fits on two GPUs, the matrix throughput decides between them for
+#   training, and the memory bandwidth for generation.
+#
+# No GPU is asked: the step is traced on fake tensors, and its seconds are predicted.
+# [Seconds on a GPU that you do not have](gpu_time.ipynb) says how, and how far off that is.
+
+# %%
+# Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("evidence") is None:
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
+    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+
+# %%
+import logging
+import warnings
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a trace and arithmetic: no GPU is asked
+logging.disable(logging.WARNING)
+warnings.simplefilter("ignore")
+
+import matplotlib.pyplot as plt
+
+from dryrun.answer import answer
+from dryrun.hardware import accelerator
+from dryrun.predict import generation
+from dryrun.rows import Setting
+from dryrun.workload import Workload, traced
+from evidence import plots
+from evidence.claims import claim, predicted, start, table
+
+plots.set_up("model_on_gpu")
+start("model_on_gpu")
+
+# %% [markdown]
+# ## What is asked
+#
+# Training: one sequence of 4,096 tokens, with activation checkpointing and a fused loss,
+# which keep activations small. Three methods, in the order in which you would want them:
+#
+# - *full*: all weights in fp32 with bf16 autocast, and AdamW;
+# - *LoRA*: rank 16 on every linear layer, the model in bf16;
+# - *QLoRA*: the same on weights in 4 bits.
+#
+# The first that fits is taken. It fits if the GPU holds the upper end of what the step may
+# need.
+
+# %%
+MODELS = {"qwen3-0.6b": "Qwen3-0.6B", "llama3.2-1b": "Llama-3.2-1B", "llama3.2-3b": "Llama-3.2-3B",
+          "llama3-8b": "Llama-3-8B", "qwen2.5-14b": "Qwen2.5-14B", "qwen2.5-32b": "Qwen2.5-32B",
+          "llama3-70b": "Llama-3-70B"}
+GPUS = ("rtx-4090", "t4", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5",
+        "h200-sxm")
+SMALL = dict(checkpointing=1, fused_loss=True)
+LORA = SMALL | dict(rank=16, targets="all linear")
+METHODS = {"full": SMALL | dict(weights="float32", autocast="bfloat16"), "LoRA": LORA,
+           "QLoRA": LORA | dict(four_bit=True)}
+
+# %% [markdown]
+# A T4 has no bf16: it computes in fp16. A page shows the method and its tokens per second, or
+# why there are none.
+
+# %%
+def step(model, method, gpu):
+    half = "fp16" if gpu == "t4" else "bf16"
+    precision = f"amp_{half}" if "autocast" in METHODS[method] else half
+    return answer(Workload(model, 1, 4096, **METHODS[method]), Setting(gpu=gpu, precision=precision))
+
+
+def training(model, gpu):
+    """What a page shows for a model on a GPU: the first method that fits, with its tokens per second."""
+    said = {"label": accelerator(gpu).label}
+    for method in METHODS:
+        found = step(model, method, gpu)
+        if found.fits:
+            break
+    else:
+        return said | {"words": "does not fit", "because": f"QLoRA may need {found.needed.high / 2**30:.0f} GiB"}
+    time = found.prediction
+    if not time.sure:
+        return said | {"words": f"{method}: launch-bound", "because": "the CPU that launches the kernels decides"}
+    tokens = time.tokens_per_second * time.seconds
+    return said | {"words": method, "value": tokens / time.seconds, "low": tokens / time.high,
+                   "high": tokens / time.low}
+
+
+# %%
+fine_tuning = {model: {gpu: training(model, gpu) for gpu in GPUS} for model in MODELS}
+for model, on in fine_tuning.items():
+    predicted(f"train-{model.replace('.', '-')}",
+              f"Tokens/s of fine-tuning {MODELS[model]} with the first method that fits, 1 x 4,096 tokens, "
+              "checkpointing, fused loss", on, "tokens/s", at_least=10, at_most=100_000)
+
+# %% [markdown]
+# How to read it: the word is the method. A pair that says *launch-bound* fits well and has so
+# little to compute that the host's CPU sets the pace: take more sequences at a time.
+#
+# The methods alone, in a table: which is the first that fits.
+
+# %%
+table("methods", "The first method that fits, fine-tuning on 1 x 4,096 tokens",
+      {"model": "Model"} | {gpu: f"{accelerator(gpu).label}" for gpu in GPUS},
+      [{"model": MODELS[model]} | {gpu: said["words"].split(":")[0] for gpu, said in on.items()}
+       for model, on in fine_tuning.items()], kind="predicted")
+
+# %% [markdown]
+# ## Two of them as recipes
+#
+# [A recipe](../recipes/8b-on-24gb.md) fine-tunes an 8B model by QLoRA, with conversations of
+# up to 2,048 tokens, one at a time, an update for 16 of them. Its loss is that of the model,
+# not a fused one.
+
+# %%
+RECIPE = Workload("qwen3-8b", 1, 2048, checkpointing=1, rank=16, targets="all linear", four_bit=True)
+at_work = {gpu: answer(RECIPE, Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16))
+           for gpu in GPUS}
+
+
+def figure_of(gpu, value, low, high):
+    said = {"label": accelerator(gpu).label}
+    if not at_work[gpu].fits:
+        return said | {"words": "does not fit", "because": f"{at_work[gpu].needed.high / 2**30:.0f} GiB may be needed"}
+    return said | {"value": value, "low": low, "high": high}
+
+
+memory, rate, minutes = {}, {}, {}
+for gpu, found in at_work.items():
+    time, needed = found.prediction, found.needed
+    tokens = time.tokens_per_second * time.seconds
+    memory[gpu] = figure_of(gpu, needed.expected / 2**30, needed.expected / 2**30, needed.high / 2**30)
+    rate[gpu] = figure_of(gpu, tokens / time.seconds, tokens / time.high, tokens / time.low)
+    minutes[gpu] = figure_of(gpu, *(1e6 * seconds / tokens / 60 for seconds in (time.seconds, time.low, time.high)))
+for name, what, on, unit, least, most in (
+    ("recipe-memory", "Memory at the peak", memory, "GiB", 5, 30),
+    ("recipe-tokens", "Tokens/s", rate, "tokens/s", 100, 50_000),
+    ("recipe-minutes", "Minutes for a million tokens", minutes, "minutes", 0.1, 500),
+):
+    predicted(name, f"{what} of a QLoRA step of Qwen3-8B, 1 x 2,048 tokens, checkpointing, 16 for an update", on, unit,
+              at_least=least, at_most=most)
+
+# %% [markdown]
+# [Another](../recipes/14b-on-8-gpus.md) trains all weights of a 14B model on the 8 GPUs of a
+# node, by FSDP2: fp32 weights in shards, computed with in bf16. Speed on many GPUs is
+# predicted well, memory is not ([the errors](gpu_time.ipynb)), so memory is that of the
+# tensors alone.
+
+# %%
+ALL, NODE = Workload("qwen2.5-14b", 1, 4096, checkpointing=1), 8
+
+
+def on_a_node(gpu):
+    return answer(ALL, Setting(gpu=gpu, gpus=NODE, gpus_per_node=NODE, strategy="fsdp2", state="fp32", accumulation=8))
+
+
+large = {gpu: on_a_node(gpu) for gpu in ("a100-sxm4-80", "h100-sxm5", "h200-sxm")}
+parts = large["a100-sxm4-80"].needed.categories
+claim("recipe-14b-state",
+      "Weights, gradients and AdamW state of Qwen2.5-14B on each of 8 GPUs: 16 bytes x parameters / 8",
+      16 * traced(ALL).parameters / NODE / 2**30, "GiB", kind="derived", at_least=27, at_most=28)
+claim("recipe-14b-tensors", "Tensors at the peak of a step of Qwen2.5-14B on each of 8 GPUs, FSDP2, 1 x 4,096 tokens",
+      sum(parts.values()) / 2**30, "GiB", kind="traced", at_least=28, at_most=45)
+rate, minutes = {}, {}
+for gpu, found in large.items():
+    time, said = found.prediction, {"label": accelerator(gpu).label}
+    tokens = time.tokens_per_second * time.seconds
+    rate[gpu] = said | {"value": tokens / time.seconds, "low": tokens / time.high, "high": tokens / time.low}
+    minutes[gpu] = said | dict(zip(("value", "low", "high"),
+                                   (1e7 * seconds / tokens / 60 for seconds in (time.seconds, time.low, time.high))))
+for name, what, on, unit, least, most in (
+    ("recipe-14b-tokens", "Tokens/s of 8 GPUs", rate, "tokens/s", 1000, 100_000),
+    ("recipe-14b-minutes", "Minutes of 8 GPUs for ten million tokens", minutes, "minutes", 1, 500),
+):
+    predicted(name, f"{what}, full fine-tuning of Qwen2.5-14B, FSDP2, 8 x 4,096 tokens on each in an update", on, unit,
+              at_least=least, at_most=most)
+
+# %% [markdown]
+# ## Running it
+#
+# One user, a prompt of 512 tokens and an answer of 256, weights in bf16; where these do not
+# fit, in 4 bits. Layers take 4.5 bits for each weight then, with their scales; embeddings
+# and the output layer stay in 16 bits. *weights + KV cache + reserve ≤ GPU memory* is the rule
+# of [Inference on one GPU](../inference/one-gpu.md).
+#
+# The rate is that of the whole answer, prompt included, with CUDA graphs, as vLLM and a
+# compiled static cache run it. No token comes sooner than its weights can be read: where the
+# band would go beyond that limit, it ends there.
+
+# %%
+PROMPT, ANSWER, RESERVE = 512, 256, 2e9
+WEIGHTS = {"bf16": "bf16", "4 bits": "int4-128"}
+
+
+def held(model, weights):
+    """Bytes of weights and of the KV cache at the end of the answer."""
+    what = traced(Workload(model, 1, 1, kind="decode", compiled=True))
+    in_layers = what.weight_bytes - what.vocabulary * what.width if weights == "4 bits" else 0
+    return 2 * (what.parameters - in_layers) + 4.5 / 8 * in_layers + what.keys * (PROMPT + ANSWER)
+
+
+def running(model, gpu):
+    said = {"label": accelerator(gpu).label}
+    for weights, stored in WEIGHTS.items():
+        if held(model, weights) + RESERVE <= accelerator(gpu).get("memory") * 1e9:
+            half = gpu == "t4" and weights == "bf16"
+            time = generation(model, PROMPT, ANSWER, gpu, weights="fp16" if half else stored)
+            return said | {"words": "fp16" if half else weights, "value": ANSWER / time.seconds,
+                           "low": ANSWER / time.high, "high": ANSWER / time.low}
+    needs = (held(model, "4 bits") + RESERVE) / 1e9
+    return said | {"words": "does not fit", "because": f"4 bits need {needs:.0f} GB"}
+
+
+generating = {model: {gpu: running(model, gpu) for gpu in GPUS} for model in MODELS}
+for model, on in generating.items():
+    predicted(f"run-{model.replace('.', '-')}",
+              f"Tokens/s of an answer of {MODELS[model]} for one user, with the widest weights that fit, "
+              f"a prompt of {PROMPT} tokens and {ANSWER} new ones", on, "tokens/s", at_least=1, at_most=5_000)
+
+# %% [markdown]
+# ## One model on all of them
+#
+# An 8B model on every GPU that holds it. The band is as wide as the errors of the prediction
+# on published rows: where two bands overlap by much, the prediction does not tell which GPU
+# is the faster one.
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+for axis, (title, on) in zip(axes, (("fine-tuning, tokens/s", fine_tuning), ("one answer, tokens/s", generating))):
+    shown = {gpu: said for gpu, said in on["llama3-8b"].items() if "value" in said}
+    names = [f"{said['label']}, {said['words']}" for said in shown.values()]
+    values = [said["value"] for said in shown.values()]
+    sides = [[said["value"] - said["low"] for said in shown.values()],
+             [said["high"] - said["value"] for said in shown.values()]]
+    axis.barh(names, values, xerr=sides, capsize=2)
+    axis.set(xlabel=title)
+    axis.invert_yaxis()
+plt.show()
+
+# %% [markdown]
+# ## What came out, and what to do
+#
+# - **Look for your model's row first, and take the method that it names.** A GPU with more
+#   memory changes the method; a faster one changes only the seconds.
+# - **For one user, bandwidth decides.** A GPU with twice the matrix throughput and the same
+#   bandwidth gives one user nothing. Batches do: they share every read of the weights.
+# - **Your length, batch and rank differ?** `python -m dryrun --model llama3-8b --gpu rtx-4090
+#   --sequence 2048 --batch 4 --lora 16` answers for yours, with what would help.

@@ -1,0 +1,86 @@
+"""Fine-tunes a chat model by QLoRA on one GPU of 24 GB and saves the adapter. Started again, it goes on where it was.
+
+    python finetune_8b.py --model Qwen/Qwen3-8B --data conversations.jsonl
+"""
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="Qwen/Qwen3-8B", help="a model of the Hub, or a folder")
+parser.add_argument("--data", default="conversations.jsonl", help='a {"messages": [...]} in each line')
+parser.add_argument("--length", type=int, default=2048, help="tokens; longer conversations are cut")
+parser.add_argument("--batch", type=int, default=16, help="conversations for each update")
+parser.add_argument("--epochs", type=float, default=1)
+asked = parser.parse_args()
+gpu = torch.cuda.is_available()
+
+# --8<-- [start:model]
+tokenizer = AutoTokenizer.from_pretrained(asked.model)
+model = AutoModelForCausalLM.from_pretrained(
+    asked.model,
+    dtype=torch.bfloat16,
+    quantization_config=BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16,
+    ),
+    device_map={"": 0} if gpu else None,  # the whole model on this GPU, or an error
+)
+model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+model.print_trainable_parameters()
+# --8<-- [end:model]
+
+
+# --8<-- [start:data]
+def tokens_of(messages):
+    """The tokens of a conversation, and the labels: only the last answer is learned."""
+    question = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True)["input_ids"]
+    whole = tokenizer.apply_chat_template(messages)["input_ids"][: asked.length]
+    labels = ([-100] * len(question) + whole[len(question) :])[: len(whole)]
+    return {"input_ids": whole, "attention_mask": [1] * len(whole), "labels": labels}
+
+
+conversations = [json.loads(line)["messages"] for line in Path(asked.data).read_text(encoding="utf-8").splitlines()]
+rows = [tokens_of(messages) for messages in conversations]
+rows = [row for row in rows if any(label != -100 for label in row["labels"])]  # an answer that was cut off teaches nothing
+print(f"{len(rows)} of {len(conversations)} conversations, {sum(len(row['input_ids']) for row in rows):,} tokens")
+# --8<-- [end:data]
+
+# --8<-- [start:train]
+arguments = TrainingArguments(
+    "checkpoints",
+    num_train_epochs=asked.epochs,
+    per_device_train_batch_size=1,
+    gradient_accumulation_steps=asked.batch,
+    activation_checkpointing=True,
+    bf16=True,
+    learning_rate=2e-4,
+    lr_scheduler_type="cosine",
+    warmup_steps=5,
+    logging_steps=5,
+    save_steps=50,
+    save_total_limit=1,
+    use_cpu=not gpu,
+    report_to="none",
+)
+trainer = Trainer(
+    model=model, args=arguments, train_dataset=rows,
+    data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+)
+trainer.train(resume_from_checkpoint=get_last_checkpoint("checkpoints") if Path("checkpoints").exists() else None)
+model.save_pretrained("adapter")
+tokenizer.save_pretrained("adapter")
+if gpu:
+    print(f"peak {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB reserved")
+# --8<-- [end:train]

