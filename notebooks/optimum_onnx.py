@@ -35,7 +35,12 @@ import sys
 if importlib.util.find_spec("evidence") is None:
     source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
     needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
+    if importlib.util.find_spec("torchao"):
+        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
+    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
+    if loaded:
+        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
 
 # %%
 # optimum-onnx brings the transformers that it works with.

@@ -32,6 +32,7 @@ GPU = "needs a GPU"
 NOT_TESTED = {
     "adapters_and_offload/zero_offload.py": GPU,
     "attention_and_loss/flash.py": GPU,
+    "attention_and_loss/flash_impl.py": GPU,
     "attention_and_loss/liger.py": GPU,
     "contribute/include.txt": "shows how a page includes a program",
     "contribute/notes.txt": "shows how a page cites a note",
@@ -55,16 +56,40 @@ NOT_TESTED = {
     "debugging/errors/no_kernel.txt": "needs a GPU that torch has no kernels for",
     "debugging/errors/two_devices.txt": GPU,
     "debugging/errors/undefined_symbol.txt": "needs an extension that was compiled for another torch",
+    "hyperparameter_search/ray_search.py": "needs a Ray cluster",
+    "hyperparameter_search/sweep.sh": "needs an account at Weights & Biases",
+    "inference_many_gpus/launch.sh": "needs four GPUs; test_inference_many_gpus.py reads its options and starts its program",
+    "inference_many_gpus/split.sh": "starts four processes; test_inference_many_gpus.py runs its program on four ranks",
+    "inference_many_gpus/vllm.sh": "serves models of the Hub with an engine that needs GPUs",
     "inference_one_gpu/engines.sh": "serves a model of the Hub with engines that need a GPU",
     "inference_one_gpu/serve.sh": "installs packages and serves a model of the Hub",
     "gpu_time/predict.sh": "test_gpu_time.py runs its command with --json",
+    "hardware/bench.sh": "its second command needs a GPU; test_bench.py runs both on a file and on the CPU",
+    "hardware/log.sh": "needs a GPU; test_hardware.py reads its fields",
+    "hardware/mlx.sh": "needs a Mac",
+    "hardware/reboot.sh": "needs a GPU and root",
     "launching/errors/nccl_info.txt": "NCCL's, needs two GPUs",
     "launching/errors/stack.txt": "py-spy's, which may not look into processes everywhere",
     "launching/errors/stale_address.txt": "comes at some restarts only",
     "launching/errors/watchdog.txt": "NCCL's, needs two GPUs",
     "launching/ray_train.py": "needs a Ray cluster",
     "own_loop/container.sh": "needs Docker and a GPU",
+    "recipes/export_offline.sh": "installs a package; test_recipes.py runs its program with the same folder",
+    "recipes/export_real.sh": "downloads a model of the Hub",
+    "recipes/install.sh": "installs packages",
+    "recipes/install_14b.sh": "installs packages",
+    "recipes/install_encoder.sh": "installs packages",
+    "recipes/load_encoder.sh": "asks a running server; test_recipes.py runs its program",
+    "recipes/real.sh": "downloads a model of the Hub, and needs a GPU",
+    "recipes/real_14b.sh": "downloads a model of the Hub, and needs eight GPUs",
+    "recipes/serve_encoder.sh": "runs until it is stopped; test_recipes.py starts its program",
+    "recipes/use.sh": "downloads a model of the Hub; test_recipes.py runs its program",
     "sharding/trainer_zero3.py": GPU,
+    "tensorflow/install.sh": "installs packages; the programs that they are for are run",
+    "tpu/install.sh": "installs packages; the programs that need them are run",
+    "tpu/one_host.sh": "rents a TPU",
+    "tpu/several_hosts.sh": "needs two hosts with TPUs",
+    "xla/serve.sh": "serves a model of the Hub on a TPU",
 }
 
 # What the type checker reports, although the program is right: file, words of the report, why.
@@ -74,6 +99,7 @@ KNOWN = [
         "`head_dim`",
         "a configuration keeps keywords that it does not declare",
     ),
+    ("inference_many_gpus/experts.py", "`head_dim`", "the same"),
     ("model_parallelism/experts_transformers.py", "`head_dim`", "the same"),
     ("model_parallelism/context_parallel.py", "`attn_implementation`", "the base of all configurations takes it"),
     ("model_parallelism/ring_attention.py", "`attn_implementation`", "the same"),
@@ -82,6 +108,30 @@ KNOWN = [
     ("cpu_inference/int8.py", "`quantize_dynamic` is deprecated", "the page says so"),
     ("cpu_inference/optimum_intel.py", "`optimum.intel`", "has an environment apart, where the program is run"),
     ("cpu_inference/optimum_onnx.py", "`optimum.onnxruntime`", "the same"),
+    ("tensorflow/fit.py", "`tensorflow`", "the same"),
+    ("tensorflow/generate.py", "`tensorflow`", "the same"),
+    ("tensorflow/to_pytorch.py", "`tensorflow`", "the same"),
+    *[
+        (f"hyperparameter_search/{name}.py", "`task`", "the program of that name lies beside it")
+        for name in ("ddp", "memory", "ray_search", "search", "seeds", "worker")
+    ],
+    *[(f"hyperparameter_search/{name}.py", "`worker`", "the same") for name in ("plots", "recover")],
+    ("hyperparameter_search/ray_search.py", "`ray`", "Ray is not among the tests' packages"),
+    ("hyperparameter_search/ray_search.py", "`ray.tune.schedulers`", "the same"),
+    *[
+        (file, f"`{module}`", "JAX has an environment apart, where the program is run; task and collectives lie beside it")
+        for file, modules in {
+            "tpu/check_tpu.py": ["jax"],
+            "tpu/control_flow.py": ["jax", "jax.numpy"],
+            "tpu/disk_cache.py": ["jax", "jax.numpy"],
+            "tpu/shapes.py": ["jax", "jax.numpy"],
+            "tpu/train.py": ["jax", "optax", "torchax", "torchax.interop", "jax.sharding", "collectives", "task"],
+            "tpu/train_jax.py": ["jax", "jax.numpy", "optax", "flax", "jax.sharding", "task"],
+            "tpu/train_pytorch.py": ["task"],
+            "xla/generate.py": ["jax", "jax.numpy", "torchax", "torchax.interop"],
+        }.items()
+        for module in modules
+    ],
     ("launching/ray_train.py", "`ray.train`", "Ray is not among the tests' packages"),
     ("launching/ray_train.py", "`ray.train.torch`", "the same"),
     ("launching/ray_train.py", "`train`", "the program of that name lies beside it"),
@@ -225,8 +275,9 @@ def test_a_misspelt_argument_method_and_import_is_found_with_file_and_line(tmp_p
 PASSED_ON = {
     "from_config": {"attn_implementation", "dtype"},
     "from_pretrained": {"device_map", "distributed_config", "dtype", "gguf_file", "quantization_config"}
-    | {"max_memory", "offload_folder"},
+    | {"max_memory", "offload_folder", "output_loading_info"},
     "CPUOffloadOptimizer": {"lr"},
+    "PartialState": {"timeout"},
     "ZeroRedundancyOptimizer": {"lr"},
     "DataCollatorWithFlattening": {"return_tensors"},
     "GenerationConfig": {
@@ -239,6 +290,7 @@ PASSED_ON = {
     },
     "LlamaConfig": {"attn_implementation"},
     "Qwen3MoeConfig": {"head_dim"},
+    "savez": {"ids", "logits"},
     "TokenizersBackend": {"eos_token", "tokenizer_object"},
 }
 

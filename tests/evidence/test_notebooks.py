@@ -1,5 +1,6 @@
 """A notebook, what it shows and its record belong together; whatever does not is named with line and fix."""
 
+import importlib.util
 import json
 import os
 import re
@@ -356,6 +357,16 @@ def test_a_record_without_its_notebook_is_named(repository):
 
 
 class TestInstallCell:
+    def test_a_package_that_was_imported_before_it_was_replaced_stops_the_notebook(self, repository, monkeypatch):
+        commands = []
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if name == "torchao" else None)
+        monkeypatch.setattr(subprocess, "run", lambda command, **options: commands.append(command))
+        monkeypatch.setitem(sys.modules, "accelerate", object())
+        with pytest.raises(RuntimeError, match="accelerate was imported .*restart the session"):
+            exec(notebooks.install_cell(), {})
+        assert f"torchao=={notebooks.TORCHAO}" in commands[0]
+        assert f"torchao=={notebooks.TORCHAO} " in (ROOT / "requirements" / "test.in").read_text()
+
     def test_an_install_cell_of_another_version_is_named_and_pair_renews_it(self, repository):
         repository.edit(repository.source, "transformers==5.23.0", "transformers==5.0.0")
         line = line_with(repository.source, "# Installs what")
@@ -379,7 +390,8 @@ class TestInstallCell:
         assert repository.notebook_problems() == []
 
     def test_pair_keeps_what_an_author_wrote_below_the_install_cell(self, repository):
-        repository.edit(repository.source, "*needs], check=True)\n", "*needs], check=True)\n\nimport math\n")
+        last = notebooks.install_cell().splitlines()[-1]
+        repository.edit(repository.source, f"{last}\n", f"{last}\n\nimport math\n")
         notebooks.refresh_install_cells()
         assert notebooks.read_source("tiny").cells[1].source == notebooks.install_cell()
         assert notebooks.read_source("tiny").cells[2].source == "import math"

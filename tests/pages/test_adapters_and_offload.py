@@ -445,3 +445,18 @@ def test_memory_of_the_default_experts_does_not_depend_on_which_expert_gets_a_to
         return tracker.peak
 
     assert peak(True) == pytest.approx(peak(False), rel=0.01)
+
+
+def test_rank_stabilized_lora_divides_by_the_root_of_the_rank():
+    scales = []
+    for stabilized in (False, True):
+        config = LoraConfig(r=16, lora_alpha=32, target_modules=["0"], use_rslora=stabilized)
+        scales.append(get_peft_model(torch.nn.Sequential(torch.nn.Linear(8, 8)), config).base_model.model[0].scaling)
+    assert [scale["default"] for scale in scales] == [32 / 16, 32 / 4]
+
+
+def test_dora_trains_a_length_for_each_row():
+    config = LoraConfig(r=2, target_modules=["0"], use_dora=True)
+    model = get_peft_model(torch.nn.Sequential(torch.nn.Linear(8, 5)), config)
+    lengths = [each for name, each in model.named_parameters() if "magnitude" in name]
+    assert [tuple(each.shape) for each in lengths] == [(5,)] and lengths[0].requires_grad

@@ -495,3 +495,13 @@ def test_liger_without_its_package(rows):
 
 def test_a_qwen_class_vocabulary_has_151936_entries():
     assert Qwen3Config().vocab_size == 151936
+
+
+def test_torch_knows_the_newer_kernels_and_the_gpus_that_they_take():
+    from torch.nn import attention
+    from torch.nn.attention import _fa3, _fa4, varlen
+
+    assert {"FA3", "FA4"} <= set(attention.list_flash_attention_impls())
+    assert "compute capability 9.0" in inspect.getsource(_fa3)
+    assert "compute capability 9.0 or 10.0" in inspect.getsource(_fa4)
+    assert {"cu_seq_q", "cu_seq_k"} <= set(inspect.signature(varlen.varlen_attn).parameters)

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 import re
 
 import pytest
@@ -24,6 +25,7 @@ from transformers import (
     logging,
 )
 
+from evidence.site.diagrams import hang as drawn
 from evidence.site.links import anchors_of
 
 ERRORS = SNIPPETS / "debugging" / "errors"
@@ -36,6 +38,11 @@ without_cuda = pytest.mark.skipif(
 
 def error(name):
     return (ERRORS / f"{name}.txt").read_text().strip()
+
+
+def output(name):
+    """What a tool printed, as the page shows it: shortened."""
+    return (SNIPPETS / "debugging" / "outputs" / f"{name}.txt").read_text().strip()
 
 
 def without_numbers(text):
@@ -151,11 +158,44 @@ def test_an_unknown_gpu_is_named_with_the_nearest():
         mfu.utilization(LlamaConfig(**SMALL), 8, "H100 80", 1)
 
 
+def network_rows(text):
+    """[(bytes, microseconds, algbw, busbw)] of the network test's output."""
+    rows = re.findall(r"^ +(\d+) +(\d+) +([\d.]+) +([\d.]+)$", text, re.M)
+    return [tuple(map(float, row)) for row in rows]
+
+
 def test_the_network_test_checks_the_sum_and_names_each_rank():
-    said = run("debugging/network_test.py", processes=2).ranks[0].stdout
-    assert "sum right on all 2 ranks" in said
-    assert re.search(r"latency \d+ microseconds", said) and said.count("all-reduce of") == 3
-    assert re.search(r"rank 0 to rank 1 on \S+: [\d.]+ GB/s", said)
+    ranks = run("debugging/network_test.py", processes=2).ranks
+    said = ranks[0].stdout
+    assert ranks[1].stdout == ""
+    shown = [without_numbers(re.sub(r"on \S+:", "on host:", line)) for line in output("network").splitlines()]
+    said_lines = [without_numbers(re.sub(r"on \S+:", "on host:", line)) for line in said.splitlines()]
+    assert [line for line in shown if "rank" in line] == [line for line in said_lines if "rank" in line]
+    assert "2 ranks on 1 node(s) by gloo: the sum is right on all" in said
+    sizes = [size for size, *_ in network_rows(said)]
+    assert sizes == [4**power for power in range(5, 13)] and {row[0] for row in network_rows(output("network"))} < {*sizes}
+
+
+@pytest.mark.parametrize("ranks, factor", [(2, 1), (4, 1.5), (8, 1.75)])
+def test_busbw_is_algbw_times_the_share_that_a_rank_sends_in_a_ring(ranks, factor):
+    source = (SNIPPETS / "debugging" / "network_test.py").read_text()
+    formula = re.search(r"return time_of_one, algorithm, (.*?)  #", source)[1]
+    assert eval(formula, {"algorithm": 1, "world": ranks}) == factor
+    for _, _, algorithm, bus in network_rows(output("network")):
+        assert algorithm == bus  # of two ranks
+
+
+def test_a_rank_with_a_wrong_sum_ends_the_network_test():
+    source = (SNIPPETS / "debugging" / "network_test.py").read_text()
+    check = source[source.index("def check_sum") : source.index("def all_reduce")]
+
+    class Wrong:
+        all_reduce = staticmethod(lambda tensor: tensor.add_(1))
+
+    scope = {"torch": torch, "dist": Wrong, "rank": 1, "world": 2, "device": "cpu", "socket": __import__("socket")}
+    exec(check, scope)
+    with pytest.raises(AssertionError, match="got 2 in place of 1"):
+        scope["check_sum"]()
 
 
 # Hangs
@@ -521,6 +561,144 @@ def test_the_log_names_the_length_that_makes_torch_compile_again_and_padding_cle
     padded = run("debugging/torch_logs.sh", "recompiles.py", "padded", beside=["debugging/recompiles.py"]).stdout
     assert padded.strip() == "compiled once"
     assert run("debugging/recompiles.py").returncode == 0
+
+
+# The tools on a program with a known fault
+
+
+@pytest.fixture(scope="module")
+def profiled():
+    return run("debugging/profile_step.py")
+
+
+def test_the_table_of_the_profiler_has_the_columns_of_the_page_and_as_many_calls(profiled):
+    shown = output("profiler_table").splitlines()
+    header = next(line for line in profiled.stdout.splitlines() if "Self CPU %" in line)
+    assert [name.strip() for name in re.split(r" {2,}", shown[0].strip())] == [
+        name for name in re.split(r" {2,}", header.strip()) if name != "CPU time avg"
+    ]
+    events = json.loads((profiled.folder / "trace.json").read_text())["traceEvents"]
+    for line in shown[2:]:  # which rows are on top depends on the load of a machine, how often each is called does not
+        name, *_, calls = line.split()
+        assert sum(each.get("name", "").startswith(name.removesuffix("...")) for each in events) >= int(calls)
+        if "..." not in name:
+            assert sum(each.get("name") == name and each.get("cat") == "cpu_op" for each in events) == int(calls)
+
+
+def test_the_trace_is_read_by_part_and_says_where_the_longest_gap_is(profiled):
+    said = run("debugging/read_trace.py", "trace.json", start=profiled.folder).stdout
+    assert re.sub(r" *\d+%| in \d+%|[\d.]+ ms", "", said).strip() == re.sub(r" *\d+%| in \d+%|[\d.]+ ms", "", output("trace"))
+
+
+def event(category, name, start, length):
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": length}
+
+
+STEP = [event("user_annotation", "data", 0, 400), event("user_annotation", "forward", 400, 600)]
+OPERATORS = [event("cpu_op", "aten::linear", 450, 500), event("cpu_op", "aten::mm", 500, 100)]
+
+
+def test_a_trace_of_a_cpu_is_read_by_its_operators_and_one_of_a_gpu_by_its_kernels():
+    read = load("debugging/read_trace.py").read
+    shares, busy, gap, gpu = read(STEP + OPERATORS)
+    assert (shares, busy, gap, gpu) == ({"data": 0.4, "forward": 0.6}, 0.5, (0.45, "data"), False)
+    _, busy, gap, gpu = read([*STEP, *OPERATORS, event("kernel", "gemm", 100, 100), event("kernel", "gemm", 150, 250)])
+    assert (busy, gap, gpu) == (0.3, (0.6, "forward"), True)
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return run("debugging/snapshot.py")
+
+
+def test_a_snapshot_is_read_to_its_peak_and_the_lines_that_allocated_it(snapshot):
+    said = run("debugging/read_snapshot.py", "memory.pickle", start=snapshot.folder).stdout.splitlines()
+    shown = output("snapshot").splitlines()
+    assert without_numbers(said[0]) == without_numbers(shown[0])
+    assert said[0].split(",")[0] == shown[0].split(",")[0]  # what the step begins with is the same everywhere
+    named = {line.split("MiB")[1].strip() for line in said[1:]}
+    assert {line.split("MiB")[1].strip() for line in shown[1:3]} <= named
+
+
+def test_a_snapshot_of_a_step_begins_with_weights_and_moments_and_ends_with_what_is_held(snapshot):
+    with open(snapshot.folder / "memory.pickle", "rb") as file:
+        found = pickle.load(file)
+    device = len(found["device_traces"]) - 1
+    before, peak, until, alive = load("debugging/read_snapshot.py").replay(found, device)
+    assert before > 0 and peak > before and 0 < until <= len(found["device_traces"][device])
+    parameters = sum(each.numel() for each in llama_of_the_snapshot().parameters())
+    assert before >= 3 * 4 * parameters  # weights and two moments, in fp32
+    assert held_at_the_end(found, device) == before + sum(signed(each) for each in found["device_traces"][device])
+
+
+def signed(event):
+    return {"alloc": 1, "free_completed": -1}.get(event["action"], 0) * event["size"]
+
+
+def held_at_the_end(found, device):
+    blocks = [block for each in found["segments"] if each["device"] == device for block in each["blocks"]]
+    return sum(block["size"] for block in blocks if block["state"] == "active_allocated")
+
+
+def llama_of_the_snapshot():
+    config = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000)
+    return LlamaForCausalLM(LlamaConfig(**config))
+
+
+def test_a_snapshot_of_a_gpu_is_replayed_with_what_was_there_before_and_names_file_and_line():
+    frames = [
+        {"filename": "/lib/torch/nn/linear.py", "line": 1, "name": "forward"},
+        {"filename": "project/me/train.py", "line": 7, "name": "step"},
+    ]
+    events = [("alloc", 1, 30), ("alloc", 2, 50), ("free_requested", 1, 30), ("free_completed", 1, 30), ("free_completed", 9, 5)]
+    trace = [{"action": action, "addr": address, "size": size, "frames": frames} for action, address, size in events]
+    blocks = [{"size": 150, "state": "active_allocated"}, {"size": 8, "state": "inactive"}]
+    reader = load("debugging/read_snapshot.py")
+    before, peak, until, alive = reader.replay(
+        {"device_traces": [trace], "segments": [{"device": 0, "blocks": blocks}]}, 0
+    )
+    assert (before, peak, until, sorted(alive)) == (105, 185, 2, [1, 2])
+    assert reader.line_of(alive[2]) == "me/train.py(7): step"
+
+
+def test_the_log_of_recompiles_is_that_of_the_page():
+    said = run("debugging/torch_logs.sh", "recompiles.py", beside=["debugging/recompiles.py"]).stdout
+    said = re.sub(r"\S*/recompiles\.py", "recompiles.py", said)
+    for line in output("recompiles").splitlines():
+        assert line in said
+
+
+def hang(tool):
+    return run("debugging/debug_stuck.sh", tool, beside=["debugging/stuck.py"])
+
+
+def test_detail_tells_what_each_rank_calls_and_gets_the_other_side_of_a_barrier_wrong():
+    said = [line for line in hang("detail").stdout.splitlines() if line.startswith("rank ")]
+    for shown in output("detail").splitlines():
+        (line,) = [line for line in said if line.startswith(shown[:6])]
+        assert line.startswith(shown.removesuffix("…").strip())
+    assert any("but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=0" in line for line in said)
+
+
+def test_the_flight_recorder_names_the_collective_in_which_the_ranks_differ():
+    made = hang("flight")
+    said = re.sub(r"(at )\S*/(?=stuck\.py)", r"\1", made.stderr)
+    for line in output("flight").splitlines():
+        assert line in said, line
+    for rank in (0, 1):
+        with open(made.folder / "flight" / f"rank_{rank}", "rb") as file:
+            entries = pickle.load(file)["entries"]
+        assert [entry["profiling_name"] for entry in entries] == [f"gloo:{name}" for name in drawn.collectives(rank)[:4]]
+
+
+def test_the_stacks_of_py_spy_are_lines_of_the_program():
+    lines = (SNIPPETS / "debugging" / "stuck.py").read_text().splitlines()
+    frames = re.findall(r"^    (\w+|<module>) \(stuck\.py:(\d+)\)$", output("py_spy"), re.M)
+    calls = {"average_gradients": "dist.all_reduce(", "save_checkpoint": "dist.barrier(", "<module>": "train("}
+    assert {name for name, _ in frames} == {"average_gradients", "save_checkpoint", "train", "<module>"}
+    for name, number in frames:
+        assert calls.get(name, "(group") in lines[int(number) - 1], (name, number)
+    assert [dict(frames)[name] for name in ("average_gradients",)] == re.findall(r"average_gradients at stuck.py:(\d+)", output("flight"))
 
 
 # What readers ask, and what they paste

@@ -1,9 +1,9 @@
-"""docs/evidence/ledger.md lists every claim with its value, kind, machine, versions, date and record."""
+"""docs/evidence/ledger.md lists every claim with its value, kind, machine and pages, below the records that hold it."""
 
 import markdown
 import pytest
 from bs4 import BeautifulSoup
-from built import ROOT
+from built import ROOT, source_of
 
 from evidence import records
 from evidence.site.context import stored
@@ -39,7 +39,7 @@ def test_the_ledger_has_a_row_for_every_claim_of_every_record(rows, found):
     assert rows.keys() == expected
 
 
-def test_each_row_says_value_kind_machine_versions_and_date(rows, found):
+def test_each_row_says_value_kind_and_machine_or_source(rows, found):
     for record in (record for kept in found.values() for record in kept):
         for name, claim in record.data["claims"].items():
             row = rows[f"{record.notebook}-{name}"]
@@ -51,15 +51,41 @@ def test_each_row_says_value_kind_machine_versions_and_date(rows, found):
             assert shown in cells[1]
             assert cells[2] == claim["kind"]
             if claim["kind"] == "cited":
-                assert claim["source"] == row.select("a")[-1]["href"]
-            else:
-                assert record.date in cells[3]
+                assert claim["source"] == row.select("td")[3].find("a")["href"]
+            elif claim["kind"] == "measured":
                 assert record.label in cells[3]
-                assert f"torch {record.data['software']['torch']}" in cells[3]
 
 
-def test_each_row_links_to_the_code_and_to_the_record(rows):
+def test_each_row_links_to_the_code(rows):
     for row in rows.values():
-        links = [link["href"] for link in row.select("a")]
-        assert links[0].startswith("../../notebooks/") and "#claim-" in links[0]
-        assert links[1].startswith("../../results/") or links[1].startswith("https://")
+        link = row.find("a")["href"]
+        assert link.startswith("../../notebooks/") and "#claim-" in link
+
+
+def test_each_notebook_names_its_records_with_machine_versions_and_date(ledger, found):
+    for notebook, kept in found.items():
+        line = ledger.find(id=notebook).find_next_sibling("p")
+        assert [link["href"] for link in line.select("a")] == [
+            f"../../results/{notebook}/{record.path.name}" for record in kept
+        ]
+        for record in kept:
+            assert f"torch {record.data['software']['torch']}" in line.text and record.date in line.text
+
+
+def test_each_row_links_to_the_pages_that_show_the_claim(rows):
+    linked = [(name, link) for name, row in rows.items() for link in row.select("td")[4].select("a")]
+    assert len(linked) > 100
+    for name, link in linked:
+        page = "" if link.text == "overview" else f"{link.text}/"
+        assert link["href"] == f"../../{page}"
+        assert f"[[{name.replace('-', ':', 1)}" in source_of(page).read_text(encoding="utf-8")
+
+
+def test_the_form_offers_every_kind_page_and_machine(ledger, found):
+    offered = {
+        choice["name"]: [option.text for option in choice.select("option")[1:]] for choice in ledger.select("select")
+    }
+    claims = [claim for kept in found.values() for record in kept for claim in record.data["claims"].values()]
+    assert set(offered["kind"]) == {claim["kind"] for claim in claims}
+    assert set(offered["machine"]) == {record.label for kept in found.values() for record in kept if record.machine}
+    assert "training/one-gpu" in offered["page"]

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import re
 import warnings
 
 import pytest
@@ -368,3 +369,31 @@ def test_stochastic_rounding_keeps_on_average_the_updates_that_bf16_rounds_away(
     assert moved(optim="adamw_torch_fused") == moved(optim="adamw_torch_8bit") == 1
     rounded = moved(optim="adamw_torch_8bit", optim_args="bf16_stochastic_round=True")
     assert rounded == pytest.approx(1 - 30 * 1e-4, abs=5e-4)
+
+
+def test_selective_checkpointing_keeps_the_flops_of_a_plain_step_and_full_checkpointing_adds_a_quarter():
+    printed = run("one_gpu/selective.py").stdout
+    full, selective = map(float, re.search(r"full ([\d.]+), selective ([\d.]+)", printed).groups())
+    assert 1.2 < full < 1.33
+    assert selective == 1
+
+
+def test_the_share_of_activations_that_the_compiler_keeps_is_all_by_default():
+    from torch._functorch import config
+
+    assert config.activation_memory_budget == 1.0
+
+
+def test_the_recipes_of_fp8_are_those_of_the_page():
+    from torchao.float8.config import Float8LinearRecipeName
+
+    page = SNIPPETS.parent / "docs" / "training" / "one-gpu.md"
+    table = page.read_text().split("**Which recipe.**")[1].split("Leave out by")[0]
+    assert set(re.findall(r"^\| `\"(\w+)\"`", table, re.M)) == {recipe.value for recipe in Float8LinearRecipeName}
+
+
+def test_accelerate_leaves_the_first_and_last_linear_layer_out_of_fp8():
+    from accelerate.utils import AORecipeKwargs, ao
+
+    assert AORecipeKwargs().module_filter_func is None
+    assert "layers_to_filter=[first_linear, last_linear]" in inspect.getsource(ao.convert_model_to_fp8_ao)
