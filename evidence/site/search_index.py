@@ -21,6 +21,7 @@ LONGEST = 200  # characters of a first sentence
 WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
 DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
+LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
 LEDGER = "evidence/ledger/#"
 COMMON = (
     "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
@@ -56,6 +57,8 @@ def _section(doc, explained):
     paragraph = PARAGRAPH.search(doc["text"])
     first = _first_sentence(_plain(paragraph[1])) if paragraph else ""
     words = _plain(doc["text"]).replace(first, "", 1).split()
+    if len(words) > LARGE and sum(map(bool, map(NUMBER.match, words))) > MOST_NUMBERS * len(words):
+        words = dict.fromkeys(word for word in words if not NUMBER.match(word))  # else any message with a number finds it
     rest = " ".join(word for word in words if word.lower().strip(".,:;") not in UNSAID and not DECIMAL.match(word))
     if _is_notebook(doc):
         words = dict.fromkeys(word for word in WORD.findall(rest) if not NUMBER.match(word))
