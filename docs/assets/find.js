@@ -2,7 +2,7 @@
 {
   const MOST = 20 // pages shown
   const { base, search } = JSON.parse(document.getElementById("__config").textContent)
-  const root = new URL(`${base}/`, location)
+  const root = new URL(`${base.replace(/\/$/, "")}/`, location) // the base of the 404 page ends in a slash
   const form = document.forms.search, box = form.elements.query, panel = form.parentElement
   const status = panel.querySelector(".md-search-result__meta"), list = panel.querySelector(".md-search-result__list")
   const worker = new Worker(new URL(search, location))

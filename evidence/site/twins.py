@@ -13,7 +13,7 @@ from markdownify import MarkdownConverter
 
 from .context import NOT_APPLICABLE, NOT_MEASURED
 
-UNSEEN = "[hidden], .headerlink, .contents, .note, .legend, .md-button, script, style"
+UNSEEN = "[hidden], .headerlink, .contents, .note:not(details), .legend, .md-button, script, style"
 COLORS = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
 POPOVER = re.compile(r'<div id="[^"]*" class="claim-source" popover.*?</div>', re.S)
 DRAWING = re.compile(

@@ -38,7 +38,7 @@ def test_a_page_has_a_twin_in_markdown_and_names_it(page):
 def test_a_twin_shows_every_figure_of_its_page(page):
     text = (site() / twin_of(page)).read_text(encoding="utf-8")
     source = re.sub(r"```[\s\S]*?```|`[^`\n]*`", "", source_of(page).read_text(encoding="utf-8"))
-    said = re.findall(r"\((?:traced|derived|cited|(?:measured on|predicted for) [^)]+)\)|not measured yet|does not apply", text)
+    said = re.findall(r"\((?:traced|derived|cited|predicted|(?:measured on|predicted for) [^)]+)\)|not measured yet|does not apply", text)
     assert len(said) >= len(re.findall(pages.CLAIM, source))
 
 
@@ -79,7 +79,7 @@ def test_a_press_copies_the_page_as_markdown_and_without_scripts_the_link_opens_
     with tab(permissions=["clipboard-read", "clipboard-write"]) as opened:
         opened.goto(f"{host().address}contribute/")
         opened.locator("#as-markdown").click()
-        opened.locator("#as-markdown[title=Copied]").wait_for()
+        opened.locator("#as-markdown[data-said=Copied]").wait_for()
         copied = opened.evaluate("navigator.clipboard.readText()")
         assert copied == (site() / "contribute.md").read_text(encoding="utf-8")
     with urlopen(f"{host().address}contribute.md") as answer:
