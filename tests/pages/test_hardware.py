@@ -7,7 +7,7 @@ import shlex
 import pytest
 import torch
 import yaml
-from built import ROOT
+from built import ROOT, tab
 from programs import SNIPPETS, run, too_much_to_read
 from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
@@ -15,7 +15,6 @@ from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQu
 from dryrun import bench, hardware
 from evidence import records
 from evidence.site import accelerators
-from evidence.site.browser import chromium
 
 FOLDER = SNIPPETS / "hardware"
 PAGE = (ROOT / "docs" / "training" / "hardware.md").read_text()
@@ -79,20 +78,18 @@ def test_a_block_that_names_what_is_not_there_says_the_nearest(source, message):
 def test_words_in_the_field_leave_the_rows_that_hold_them_all_and_a_heading_sorts_these():
     script = "".join((ROOT / "docs" / "assets" / f"{name}.js").read_text() for name in ("sort", "filter"))
     names = "[...document.querySelectorAll('tbody tr:not([hidden])')].map(row => row.cells[0].innerText)"
-    with chromium() as browser:
-        tab = browser.new_page()
+    with tab() as opened:
         table = accelerators.rendered("columns: [memory, bandwidth]\nfilter: true")
-        tab.set_content(f"<!doctype html><html><body>{table}<script>{script}</script></body></html>")
-        every = len(tab.evaluate(names))
-        tab.get_by_label("Show rows with").fill("GeForce 24gb")
-        found = tab.evaluate(names)
+        opened.set_content(f"<!doctype html><html><body>{table}<script>{script}</script></body></html>")
+        every = len(opened.evaluate(names))
+        opened.get_by_label("Show rows with").fill("GeForce 24gb")
+        found = opened.evaluate(names)
         assert set(found) == {"RTX 3090 24GB", "RTX 3090 Ti 24GB", "RTX 4090 24GB"}
-        assert tab.locator("output").inner_text().strip() == f"3 of {every}"
-        tab.click("thead th:nth-child(3) button")
-        assert tab.evaluate(names)[0] == "RTX 3090 24GB"
-        tab.get_by_label("Show rows with").fill("no such words")
-        assert tab.evaluate(names) == []
-        tab.close()
+        assert opened.locator("output").inner_text().strip() == f"3 of {every}"
+        opened.click("thead th:nth-child(3) button")
+        assert opened.evaluate(names)[0] == "RTX 3090 24GB"
+        opened.get_by_label("Show rows with").fill("no such words")
+        assert opened.evaluate(names) == []
 
 
 # What the numbers decide
