@@ -103,9 +103,11 @@ def refresh_install_cells():
 
 
 def _own_code(lines):
-    """What an author wrote into the first code cell, without an install cell of any version."""
-    first, *_, last = install_cell().splitlines()
-    rest = lines[lines.index(last) + 1 :] if lines[:1] == [first] and last in lines else lines
+    """What an author wrote into the first code cell, without an install cell of any version: its `if` is the last it has."""
+    rest = lines
+    if lines[:1] == INSTALL.splitlines()[:1]:
+        opened = itertools.dropwhile(lambda line: not line.startswith("if "), lines)
+        rest = itertools.dropwhile(lambda line: line.startswith(("if ", " ")), opened)
     return list(itertools.dropwhile(lambda line: not line.strip(), rest))
 
 

@@ -24,7 +24,6 @@ from .browser import LOOKS, Host, Visit, chromium, executable, violations
 KILOBYTE = 1000
 # gzipped, a first visit; a notebook's less its figures; the search's when it opens
 OVERVIEW, GUIDE, NOTEBOOK, LEDGER, SEARCH = (size * KILOBYTE for size in (45, 75, 70, 75, 320))
-DEBUGGING = 100 * KILOBYTE  # its messages, programs and outputs are what readers search for on it
 SLOWER_THAN_PLAIN = 3  # seconds of CPU time, for the whole site
 RUNS = 5  # of Lighthouse, of which the median counts for performance
 GATES = {"accessibility": "a11y", "best-practices": "best", "seo": "SEO"}  # which must be 100
@@ -35,7 +34,7 @@ def bar(page):
     """The most bytes that a first visit of a page may fetch."""
     if page.startswith("notebooks/"):
         return NOTEBOOK
-    return {"": OVERVIEW, "evidence/ledger/": LEDGER, "debugging/": DEBUGGING}.get(page, GUIDE)
+    return {"": OVERVIEW, "evidence/ledger/": LEDGER}.get(page, GUIDE)
 
 
 def audit(runs=RUNS, only=(), say=print):

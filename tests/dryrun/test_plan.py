@@ -2,6 +2,7 @@
 
 import functools
 import json
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,12 @@ def test_geforce_cards_reach_a_part_of_their_slot():
     found = named(gpu="rtx-4090", gpus=2, only="DDP")["DDP"].setting.link * share
     assert found == pytest.approx(STAGED * bytes_per_second("PCIe 4 x16"))
     assert named(gpu="l40s", gpus=2, only="DDP")["DDP"].setting.link == bytes_per_second("PCIe 4 x16")
+
+
+def test_that_part_is_what_two_published_runs_of_gpt2_give():
+    record = Path(__file__).parents[2] / "results" / "many_gpus" / "exact.json"
+    reached = json.loads(record.read_text())["claims"]["titan-rtx-link"]["value"] * 1e9
+    assert reached / bytes_per_second("PCIe 3 x16") == pytest.approx(STAGED, rel=0.05)
 
 
 def test_tensor_parallelism_says_whose_plan_it_counts():

@@ -396,6 +396,14 @@ class TestInstallCell:
         assert notebooks.read_source("tiny").cells[1].source == notebooks.install_cell()
         assert notebooks.read_source("tiny").cells[2].source == "import math"
 
+    def test_pair_replaces_an_install_cell_that_had_fewer_lines(self, repository):
+        cell = notebooks.install_cell()
+        shorter = "\n".join(line for line in cell.splitlines() if "torchao" not in line and "loaded" not in line)
+        repository.edit(repository.source, cell, shorter)
+        notebooks.refresh_install_cells()
+        assert repository.source.read_text().count("# Installs what this notebook needs") == 1
+        assert notebooks.read_source("tiny").cells[1].source == cell
+
     def test_pair_fills_an_empty_first_cell(self, repository):
         repository.edit(repository.source, notebooks.install_cell(), "")
         notebooks.refresh_install_cells()
