@@ -188,23 +188,31 @@ def on_a_node(gpu):
     return answer(ALL, Setting(gpu=gpu, gpus=NODE, gpus_per_node=NODE, strategy="fsdp2", state="fp32", accumulation=8))
 
 
-large = {gpu: on_a_node(gpu) for gpu in ("a100-sxm4-80", "h100-sxm5", "h200-sxm")}
+large = {gpu: on_a_node(gpu) for gpu in GPUS}
 parts = large["a100-sxm4-80"].needed.categories
 claim("recipe-14b-state",
       "Weights, gradients and AdamW state of Qwen2.5-14B on each of 8 GPUs: 16 bytes x parameters / 8",
       16 * traced(ALL).parameters / NODE / 2**30, "GiB", kind="derived", at_least=27, at_most=28)
 claim("recipe-14b-tensors", "Tensors at the peak of a step of Qwen2.5-14B on each of 8 GPUs, FSDP2, 1 x 4,096 tokens",
       sum(parts.values()) / 2**30, "GiB", kind="traced", at_least=28, at_most=45)
+
+# %%
 rate, minutes = {}, {}
 for gpu, found in large.items():
     time, said = found.prediction, {"label": accelerator(gpu).label}
+    if not found.fits:
+        rate[gpu] = minutes[gpu] = said | {"words": "does not fit", "because": "tensors and what comes on top fill it"}
+        continue
+    if not accelerator(gpu).get("peer_link").startswith("NVLink"):
+        rate[gpu] = minutes[gpu] = said | {"words": "no NVLink", "because": "the slots and bridges of the host decide"}
+        continue
     tokens = time.tokens_per_second * time.seconds
     rate[gpu] = said | {"value": tokens / time.seconds, "low": tokens / time.high, "high": tokens / time.low}
     minutes[gpu] = said | dict(zip(("value", "low", "high"),
                                    (1e7 * seconds / tokens / 60 for seconds in (time.seconds, time.low, time.high))))
 for name, what, on, unit, least, most in (
-    ("recipe-14b-tokens", "Tokens/s of 8 GPUs", rate, "tokens/s", 1000, 100_000),
-    ("recipe-14b-minutes", "Minutes of 8 GPUs for ten million tokens", minutes, "minutes", 1, 500),
+    ("recipe-14b-tokens", "Tokens/s of 8 GPUs", rate, "tokens/s", 100, 100_000),
+    ("recipe-14b-minutes", "Minutes of 8 GPUs for ten million tokens", minutes, "minutes", 1, 2000),
 ):
     predicted(name, f"{what}, full fine-tuning of Qwen2.5-14B, FSDP2, 8 x 4,096 tokens on each in an update", on, unit,
               at_least=least, at_most=most)
