@@ -6,6 +6,7 @@
 PORT ?= 8000
 WORKERS ?= 2
 NOTEBOOKS ?=
+RECORDS ?=
 PAGES ?=
 LIGHTHOUSE_RUNS ?= 5
 TORCH := torch==2.13.0
@@ -37,7 +38,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks record verify pair fit addresses install lock clean
+.PHONY: help serve site check test audit notebooks record verify add summary pair fit addresses install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -66,13 +67,19 @@ audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessib
 
 # One at a time: they measure.
 notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
-	@$(RUNNER) -m pytest -v --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
+	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)
 
-verify: $(RUNNER_READY) ## execute notebooks, compare with the records, write nothing
+verify: $(RUNNER_READY) ## execute notebooks, say of each figure whether it holds here, write nothing
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)
+
+add: $(SITE) ## check records that somebody sent, and put them into results/ (RECORDS="a.json b.json")
+	@$(BIN)/python -m evidence add $(RECORDS)
+
+summary: $(SITE) ## the records that differ from a commit and the pages they change (COMMIT=origin/main), as Markdown
+	@$(BIN)/python -m evidence summary $(or $(COMMIT),origin/main) >> $${GITHUB_STEP_SUMMARY:-/dev/stdout}
 
 pair: $(SITE) ## take edits of prose, comments and install cells over into the .ipynb files, without a run
 	@$(BIN)/python -m evidence pair

@@ -198,9 +198,10 @@ def _image_model(sizes):
     """A ViT whose patches make as many tokens as the row says, one of them for the class."""
     from transformers import ViTConfig, ViTForImageClassification
 
+    model_class = _with_joined_projections() if sizes.get("joined") else ViTForImageClassification
     side = round((sizes.get("tokens", 197) - 1) ** 0.5)
     ffn = sizes["ffn"] if "SwiGLU" not in str(sizes.get("arch", "")) else sizes["ffn"] * 3 // 2
-    return ViTForImageClassification, ViTConfig(
+    return model_class, ViTConfig(
         hidden_size=sizes["hidden"],
         num_hidden_layers=sizes["layers"],
         num_attention_heads=sizes["heads"],
@@ -211,3 +212,34 @@ def _image_model(sizes):
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
+
+
+@lru_cache(maxsize=1)
+def _with_joined_projections():
+    """The ViT of timm: one product makes queries, keys and values, so their input is read and cast once."""
+    from torch import nn
+    from transformers import ViTForImageClassification
+
+    class Joined(nn.Linear):
+        def forward(self, hidden):
+            self.made = list(super().forward(hidden).chunk(3, dim=-1))
+            return self.made.pop(0)
+
+    class Part(nn.Module):
+        def __init__(self, joined):
+            super().__init__()
+            self.joined = [joined]  # in a list, so that its parameters are not counted again
+
+        def forward(self, hidden):
+            return self.joined[0].made.pop(0)
+
+    class JoinedViTForImageClassification(ViTForImageClassification):
+        def __init__(self, config):
+            super().__init__(config)
+            for layer in self.vit.layers:
+                attention = layer.attention
+                attention.q_proj = Joined(config.hidden_size, 3 * config.hidden_size, bias=config.qkv_bias)
+                attention.k_proj = Part(attention.q_proj)
+                attention.v_proj = Part(attention.q_proj)
+
+    return JoinedViTForImageClassification

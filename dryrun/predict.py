@@ -25,6 +25,8 @@ from .workload import Workload, traced
 
 CONSTANTS = Path(__file__).with_name("data") / "constants.json"
 LOSS_BYTES = 3  # how often a fused loss moves the logits in 16 bits
+EAGER_LOSS_BYTES = 18  # and one that casts them to fp32, takes their log-softmax and the gradients of both, each apart
+EAGER_LOSS_KERNELS = 5
 FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in those that launch
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
 INSIDE = 0.9  # share of measurements between low and high
@@ -227,13 +229,21 @@ class Runs:
         gpu = processor(setting.gpu)
         kernels = what.kernels.counts
         if workload.fused_loss:
-            kernels = without_loss_kernels(what, workload, kernels)
+            kernels = with_loss_kernels(what, workload, kernels, LOSS_BYTES, 1)
+        elif setting.eager_loss:
+            kernels = with_loss_kernels(what, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
         decodes = workload.kind == "decode"
         update = optimizer_kernels(what, workload, setting)
         waits = communication.of_step(what, workload, setting)
         cache = what.keys * setting.context * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
+        kernels = communication.of_rank(kernels, setting, what, workload)
+        unpacked = _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0
         self.steps.add(
-            communication.of_rank(kernels, setting, what, workload), gpu, _peak(setting), setting.weight_bytes if decodes else None
+            kernels,
+            gpu,
+            _peak(setting),
+            setting.weight_bytes if decodes or (workload.kind == "forward" and setting.weight_bytes < 2) else None,
+            setting.attention,
         )
         self.updates.add(update, gpu)
         dispatched = _dispatched(what)
@@ -246,7 +256,8 @@ class Runs:
                 setting.accumulation,
                 communication.bubble(setting),
                 setting.gpus > 1,
-                decodes * (2 if setting.weight_bytes < 2 else 1),  # 0, 1 for 16-bit weights, 2 for smaller ones
+                decodes,
+                unpacked,
                 setting.host == "graphs",
             )
         )
@@ -263,8 +274,8 @@ class Runs:
     def seconds(self, constants, parts=False):
         """Seconds of each run; with `parts`, also {what binds: seconds of each run}."""
         columns = np.array(self._columns, dtype=float).T
-        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, graphs = columns
-        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, graphs)
+        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, unpacked, graphs = columns
+        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, graphs)
         dispatch = np.where(decodes > 0, constants["decode_dispatch"], constants["dispatch"])
         cpu = eager * dispatch + script * constants["script"]
         busy = np.maximum(gpu, cpu) + alone / constants["link"]
@@ -282,16 +293,16 @@ class Runs:
             "communication": accumulation * (waiting + np.maximum(busy, every) * (bubble - 1)) + exposed,
         }
 
-    def _kernels(self, constants, cache, many, decodes, graphs):
+    def _kernels(self, constants, cache, many, decodes, unpacked, graphs):
         """Seconds on the GPU of each run: all, bound by mathematics, by bandwidth, by launches."""
-        few_bits = np.where(decodes > 1, constants["decode_quantized"], 1.0)
-        bandwidth = np.where(decodes > 0, constants["streaming"] / constants["bandwidth"] * few_bits, 1.0)
+        bandwidth = np.where(decodes > 0, constants["streaming"] / constants["bandwidth"], 1.0)
         lean = np.where(decodes > 0, constants["decode_launch"] / constants["launch"], 1.0)
         lean = np.where((decodes > 0) & (graphs > 0), constants["graph_launch"] / constants["launch"], lean)
         slower = np.where(many > 0, constants["contention"], 1.0)
         _, (mathematics, moved, launching) = self.steps.seconds(constants, parts=True)
         moved = (moved + cache / constants["bandwidth"]) / bandwidth * slower
-        mathematics, launching = mathematics * slower, launching * lean * slower
+        mathematics = (mathematics + unpacked * constants["unpack"]) * slower
+        launching = launching * lean * slower
         return mathematics + moved + launching, mathematics, moved, launching
 
     def classes(self, constants):
@@ -310,6 +321,16 @@ def _peak(setting):
     return "tf32" if setting.precision == "tf32" else ""
 
 
+def _weights(kernels):
+    """How many weights the products of a decoded token read. Few tokens of a mixture read only their experts."""
+    found = 0.0
+    for kernel, count in kernels.items():
+        if kernel.kind == "product":
+            m, n, k, many = kernel.shape
+            found += count * n * k * (1 if many == 1 else min(many, kernel.flops / (2 * n * k)))
+    return found
+
+
 def _dispatched(what):
     """Operators that the CPU handles in a step, in those that launch. Autograd's C++ handles views quickly."""
     return sum(
@@ -319,15 +340,15 @@ def _dispatched(what):
     )
 
 
-def without_loss_kernels(what, workload, kernels):
-    """The kernels of a step whose loss reads the logits once, as a fused cross entropy does."""
+def with_loss_kernels(what, workload, kernels, times, launches):
+    """The kernels of a step whose loss moves the logits, in 16 bits, so many times."""
     logits = 2 * workload.batch * workload.length * what.vocabulary
     kept = {
         kernel: count
         for kernel, count in kernels.items()
         if not (kernel.kind == "memory" and kernel.bytes > 1.5 * logits)
     }
-    kept[Kernel("backward", "memory", "bfloat16", 0, (), LOSS_BYTES * logits, 1)] = 1
+    kept[Kernel("backward", "memory", "bfloat16", 0, (), times * logits, launches)] = 1
     return kept
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from . import hardware
 
 # Columns of efficiency: which constant says how much of the peak a kernel reaches.
-PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, MEMORY = range(
-    9
-)
+(PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, FORWARD_TRITON,
+ BACKWARD_TRITON, FORWARD_CUDNN, BACKWARD_CUDNN, MEMORY) = range(13)  # fmt: skip
 HBM, GDDR, GDDR_LARGE_CACHE = range(3)
 LARGE_CACHE = 24  # MB
 FULL, POWER_LIMITED, HALF_RATE = range(3)  # how a GPU's tensor cores are held back
@@ -140,16 +139,16 @@ class Table:
     def __init__(self):
         self.rows, self.starts, self.steps = [], [], 0
 
-    def add(self, kernels, gpu, precision="", weight_bytes=None):
+    def add(self, kernels, gpu, precision="", weight_bytes=None, attention=""):
         """Adds one step: {kernel: count} on a `Processor`.
 
         precision: "tf32" or "fp8" changes the peak of the products. weight_bytes: of one weight that decoding reads,
-        where it is not 16 bits.
+        where it is not 16 bits. attention: whose kernels, "" for FlashAttention 2 (see `rows.Setting`).
         """
         self.starts.append(len(self.rows))
         moved = launches = 0.0  # of kernels without mathematics: their seconds are a sum, so one row holds them all
         for kernel, count in kernels.items():
-            row = _columns(kernel, count, gpu, precision, weight_bytes)
+            row = _columns(kernel, count, gpu, precision, weight_bytes, attention)
             if row[0] == MEMORY:
                 moved, launches = moved + count * row[2], launches + count * row[3]
             else:
@@ -198,10 +197,14 @@ def efficiencies(constants):
     product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
     recent, attention = product * constants["product_recent"], constants["attention_recent"]
     fp32, fp8 = constants["product_fp32"], recent * constants["product_fp8"]
-    return np.array([product, recent, fp32, fp8, forward, backward, forward * attention, backward * attention, 1.0])
+    triton, cudnn = constants["attention_triton"], constants["attention_cudnn"]
+    return np.array(
+        [product, recent, fp32, fp8, forward, backward, forward * attention, backward * attention,
+         forward * triton, backward * triton, forward * cudnn, backward * cudnn, 1.0]
+    )  # fmt: skip
 
 
-def _columns(kernel, count, gpu, precision, weight_bytes):
+def _columns(kernel, count, gpu, precision, weight_bytes, attention):
     """(kind, seconds of mathematics at the peak, seconds of memory at the peak, launches, count, power-limited)."""
     fp32 = kernel.dtype == "float32"
     tensor = (not fp32 and gpu.architecture != "pascal") or (precision == "tf32" and gpu.architecture in TENSOR_FP32)
@@ -210,14 +213,31 @@ def _columns(kernel, count, gpu, precision, weight_bytes):
     kind, mathematics = MEMORY, 0.0
     if kernel.kind == "product":
         kind, mathematics = _product(kernel, gpu, peak, tensor, precision)
-        if weight_bytes is not None and kernel.shape[3] == 1:
-            m, n, k, _ = kernel.shape
-            moved = 2 * m * k + 2 * m * n + n * k * weight_bytes
+        if weight_bytes is not None:
+            moved = _weights_read(kernel, weight_bytes, moved)
     elif kernel.kind == "attention":
-        kind = (BACKWARD if kernel.phase == "backward" else FORWARD) + (2 if gpu.architecture in RECENT else 0)
+        kind = _attention_kernel(attention, gpu) + (kernel.phase == "backward")
         mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak
     held_back = FULL if kernel.kind == "memory" or (gpu.held_back == HALF_RATE and not tensor) else gpu.held_back
     return kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type
+
+
+def _attention_kernel(attention, gpu):
+    """The column of its forward pass; that of the backward pass is the next one."""
+    if attention == "triton":
+        return FORWARD_TRITON
+    if gpu.architecture not in RECENT:
+        return FORWARD
+    return FORWARD_CUDNN if attention == "cudnn" else FORWARD_RECENT
+
+
+def _weights_read(kernel, weight_bytes, moved):
+    """Bytes of a product whose weights have `weight_bytes` each. Few tokens of a mixture read only their experts."""
+    m, n, k, many = kernel.shape
+    if many == 1:
+        return 2 * m * k + 2 * m * n + n * k * weight_bytes
+    rows = kernel.flops / (2 * n * k)
+    return 2 * rows * (n + k) + rows * n * k * weight_bytes if rows < many else moved
 
 
 def _product(kernel, gpu, peak, tensor, precision):

@@ -21,11 +21,13 @@ EAGER_FRAMEWORKS = (
     "flexgen",
     "lightning",
 )
+FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
 GRAPHS = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
 WEIGHT_BYTES = {
     "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "int8": 1.0, "q8_0": 8.5 / 8, "int4-32": 0.5 + 4 / 32, "int4-64": 0.5 + 4 / 64,
     "int4-128": 0.5 + 4 / 128, "q4_k_m": 4.85 / 8, "q4_0": 4.5 / 8, "fp8": 1.0, "nf4": 0.5 + 1 / 16,
 }  # fmt: skip
+OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
 KINDS = {"prefill": "forward"}
 NOT_BEFORE_AMPERE, BEFORE_AMPERE = ("bf16", "fp8", "mxfp8"), ("pascal", "volta", "turing")
 HALF = ("bf16", "fp16", "nf4", "int4", "int8", "fp8", "mxfp8", "q4", "q8")
@@ -56,6 +58,8 @@ class Setting:
     link: float = 0.0  # bytes/s in one direction, where known
     network: float = 0.0  # bytes/s of each GPU to other nodes, where known
     context: int = 0  # tokens in the KV cache when decoding
+    eager_loss: bool = False  # the model is compiled, and the loss that follows it is not
+    attention: str = ""  # "triton": FlashAttention as of 2022, in Triton; "cudnn": kernels made for recent GPUs
 
     @property
     def data(self):
@@ -117,7 +121,10 @@ def run_of(row):
         precision=precision,
         host=_host(row, kind),
         weight_bytes=_weight_bytes(precision),
+        link=1e9 * (row.get("link_gb_per_s") or 0),
         context=_context(row) if kind == "decode" else 0,
+        eager_loss=bool(row.get("eager_loss")),
+        attention=row.get("attention_kernel") or ("cudnn" if row.get("framework") in OWN_ATTENTION else ""),
         **parallel,
     )
 
@@ -201,7 +208,7 @@ def _host(row, kind):
         or (kind == "decode" and row.get("compiled") and not _fuses(row))
     ):
         return "graphs"
-    if _fuses(row) and row.get("framework") != "megatron":
+    if _fuses(row) and row.get("framework") not in ("megatron", *FUSED_IN_PYTHON):
         return "c++"
     return "script" if row.get("torchscript") else "eager"
 

@@ -56,7 +56,7 @@ class Workload:
     targets: str = ""
     four_bit: bool = False
     loss: str = "model"  # or "sum": of the logits, as some benchmarks take
-    fused_loss: bool = False  # the logits are not kept: see `predict.without_loss_kernels`
+    fused_loss: bool = False  # the logits are not kept: see `predict.with_loss_kernels`
 
 
 @dataclass

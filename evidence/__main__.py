@@ -1,6 +1,7 @@
-"""Command line: check, pair, addresses, record, verify, port, audit. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
+import json
 import socket
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 from .problems import Problem, nearest
 
 try:
-    from . import notebooks, pairs, records, runs  # all that `record` needs: its python may lack what pages need
+    # All that `record` needs: its python may lack what pages need.
+    from . import compare, contributions, notebooks, pairs, records, runs
 except ModuleNotFoundError as error:
     fix = f"{sys.executable} -m pip install '.[examples]'"
     sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
@@ -22,10 +24,19 @@ def main(arguments=None):
     commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
     for name, text in (
         ("record", "execute notebooks with this python; write .ipynb and record"),
-        ("verify", "execute notebooks and compare every exact figure with its record; write nothing"),
+        ("verify", "execute notebooks and say of each figure whether it holds here; write nothing"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("notebooks", nargs="*", help="names; all by default")
+    command.add_argument(
+        "--json", action="store_true", help="the tables as JSON on stdout; what is said meanwhile, on stderr"
+    )
+    command = commands.add_parser("add", help="check records that somebody sent, and put them into results/")
+    command.add_argument("files", nargs="+", type=Path, help="records")
+    command = commands.add_parser(
+        "summary", help="as Markdown: the records that differ from a commit, and the pages they change"
+    )
+    command.add_argument("commit", help="such as origin/main")
     commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
     command = commands.add_parser(
         "audit", help="the built site in a browser, page by page: weight, hosts, axe, Lighthouse"
@@ -40,6 +51,8 @@ def main(arguments=None):
             "addresses": add_addresses,
             "record": record,
             "verify": verify,
+            "add": add,
+            "summary": summary,
             "port": port,
             "audit": audit,
         }
@@ -65,11 +78,14 @@ def check(asked):
         f"{len(claims)} claims in {len(found)} notebooks, {sum(map(len, found.values()))} records: "
         f"{len(problems) or 'no'} problem{'s' * (len(problems) != 1)}"
     )
+    if note := notebooks.placeholder():
+        print(note)
     return bool(problems)
 
 
 def pair(asked):
     notebooks.refresh_install_cells()
+    notebooks.refresh_closing_cells()
     for name in notebooks.names():
         if not notebooks.pair(name):
             _say(f"{name}: its code has changed; `make record NOTEBOOKS={name}`")
@@ -87,15 +103,44 @@ def record(asked):
 
 
 def verify(asked):
-    return _each(runs.verify, asked)
+    tables = {}
+
+    def verified(name, say):
+        tables[name] = runs.verify(name, say=say)
+        if not asked.json:
+            say(f"{name}\n{compare.as_text(tables[name])}\n")
+
+    say = _tell if asked.json else _say
+    failed = _each(verified, asked, say)
+    found = [row for rows in tables.values() for row in rows]
+    if asked.json:
+        _say(json.dumps({name: compare.as_data(rows) for name, rows in tables.items()}, indent=1, ensure_ascii=False))
+    say(f"{len(tables)} notebook{'s' * (len(tables) != 1)}: {compare.counted(found)}")
+    return failed or not compare.all_hold(found)
 
 
-def _each(run, asked):
+def add(asked):
+    """Checks records from elsewhere and adds them. One that is refused does not keep the others out."""
+    failed = False
+    for path in asked.files:
+        try:
+            _say(f"added {contributions.add(path).as_posix()}")
+        except Problem as problem:
+            failed = True
+            print(problem, file=sys.stderr, flush=True)
+    return failed
+
+
+def summary(asked):
+    _say(contributions.summary(asked.commit))
+
+
+def _each(run, asked, say=None):
     """Runs every notebook asked for. One that fails is named, and does not cost the hours of the others."""
-    failed = []
+    failed, say = [], say or _say
     for name in list(_runnable(asked)):
         try:
-            run(name, say=_say)
+            run(name, say=say)
         except Problem as problem:
             failed.append(problem)
             print(problem, file=sys.stderr, flush=True)
@@ -164,6 +209,10 @@ def _names(asked):
 
 def _say(text):
     print(text, flush=True)
+
+
+def _tell(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a notebook says: `start`, then `claim` and `table`.
 
 Each shows its statement to the reader of the notebook and leaves it, as data, in the cell's output; a record is made
-from these outputs and from nothing else. A claim whose bound does not hold raises, and so fails the notebook.
+from these outputs and from nothing else. A claim whose bound does not hold raises, and so fails the notebook. Where
+EVIDENCE_GO_ON is set (`make verify` sets it) and in a reader's own session it says so, and the notebook goes on.
 
 Where EVIDENCE_VERIFY names a results folder (`make notebooks` sets it), what is derived, traced or cited is compared with the
 record there, and a difference of more than 1 % raises.
@@ -11,6 +12,7 @@ import datetime
 import math
 import os
 import re
+import sys
 from html import escape
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from .schema import wrong_claim
 
 MIME = {kind: f"application/vnd.evidence.{kind}+json" for kind in ("start", "claim", "table")}
 
-_run = {"notebook": None, "names": set()}
+_run = {"notebook": None, "names": set(), "left": {}}
 
 
 class ClaimError(AssertionError):
@@ -49,7 +51,7 @@ def start(notebook, packages=()):
 
     packages: whose versions the record names too, because the notebook measures them.
     """
-    _run.update(notebook=notebook, names=set())
+    _run.update(notebook=notebook, names=set(), left={})
     here, versions = machine.describe(), machine.software(packages)
     data = {
         "notebook": notebook,
@@ -57,6 +59,7 @@ def start(notebook, packages=()):
         "machine": here,
         "software": versions,
     }
+    _run["left"]["start", "start"] = data
     _show(Shown("start", data, *rendered("start", data)))
 
 
@@ -99,8 +102,10 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         raise ClaimError(f"claim {name}: the value is {value}")
     data["value"] = value
     if broken := broken_bound(value, data):
-        raise ClaimError(f"claim {name} does not hold: {sentence}: {broken}")
-    if wrong := wrong_claim(data):
+        if not _goes_on():
+            raise ClaimError(f"claim {name} does not hold: {sentence}: {broken}")
+        data["broken"] = broken
+    elif wrong := wrong_claim(data):
         raise ClaimError(f"claim {name}: {wrong}")
     _compare("claims", name, data)
     _leave("claim", name, data)
@@ -169,6 +174,9 @@ def _rendered_claim(data):
         reason = f"does not apply here, because {data['because']}"
         return f"{sentence}: {reason}", f"<p>{escape(sentence)}: <em>{escape(reason)}</em></p>"
     shown = format_value(data["value"], unit)
+    if "broken" in data:
+        note = f"does not hold here: {data['broken']}"
+        return f"{sentence}: {note}", f"<p>{escape(sentence)}: <strong>{escape(note)}</strong></p>"
     bounds = [
         f"{words} {format_value(data[key], unit)}"
         for words, key in (("at least", "at_least"), ("at most", "at_most"))
@@ -211,9 +219,10 @@ def _check_run_and_kind(what, kind, source):
 def _leave(kind, name, data):
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise ClaimError(f"{kind} {name!r}: a name is lower-case words with hyphens, like checkpointing-memory")
-    if name in _run["names"]:
+    if name in _run["names"] and not readers_session():  # a reader runs a cell again
         raise ClaimError(f"{kind} {name!r} stands twice in this notebook: give one of them another name")
     _run["names"].add(name)
+    _run["left"][kind, name] = data
     _show(Shown(kind, {"name": name} | data, *rendered(kind, data)))
 
 
@@ -224,6 +233,35 @@ def _show(shown):
         print(shown.text)
     else:
         display(shown)
+
+
+def display_or_print(text, html):
+    """Shows what is for the reader alone, and leaves nothing for a record."""
+    try:
+        from IPython.display import display
+    except ImportError:
+        print(text)
+    else:
+        display({"text/plain": text, "text/html": html}, raw=True)
+
+
+def left():
+    """{(kind, name): data} of all that the open run has shown, in its order."""
+    return dict(_run.get("left", {}))
+
+
+def _goes_on():
+    """Whether a claim that does not hold lets its notebook go on: not where a run makes a record or a test asks."""
+    if "EVIDENCE_GO_ON" in os.environ:
+        return True
+    return bool(readers_session() and "EVIDENCE_VERIFY" not in os.environ)
+
+
+def readers_session():
+    """The IPython of a reader who runs a notebook by hand, in Jupyter or Colab; None in a run of this project."""
+    if "EVIDENCE_RUN" in os.environ or "IPython" not in sys.modules:
+        return None
+    return sys.modules["IPython"].get_ipython()
 
 
 def _compare(collection, name, data):

@@ -3,7 +3,8 @@
 A record carries the hash of its notebook's code, and of every module of ours that its measurement goes through. When one of
 them changes, the record is *stale*: no page shows it, and `make check` names it with the command that renews it.
 
-Hashed is what runs: no prose, no comment, and not the install cell, which only fetches packages.
+Hashed is what runs: no prose, no comment, and neither the install cell, which only fetches packages, nor the closing cell, which
+only compares.
 """
 
 import ast
@@ -25,6 +26,7 @@ MEASURES = "measures"  # the tag of a cell that measures
 CARRIERS = {"evidence/__init__.py", "evidence/claims.py", "evidence/machine.py", "evidence/plots.py", "evidence/records.py",
             "evidence/problems.py"}  # fmt: skip
 INSTALL_MARK = "# Installs what this notebook needs"
+CLOSING_MARK = "# Compares this run with the published records"
 WRITES_PROGRAM = re.compile(r"%%writefile\s+(?:-a\s+)?\S+\.py\s*\n")
 
 
@@ -60,13 +62,22 @@ def _age(path):
 @lru_cache(maxsize=256)
 def _code_and_modules(path, *ages):
     cells = code_cells(jupytext.reads(read_text(path), {"extension": ".py"}), path)
-    code = hashlib.sha256("\n\n".join(what_runs(cell.source) for cell in cells).encode()).hexdigest()
-    return code, {name: _module_hash(name) for name in sorted(_modules(cells))}
+    return code_hash(cell.source for cell in cells), hashes_of(sorted(_modules(cells)))
+
+
+def code_hash(sources):
+    """The SHA-256 of cells of code, in their order."""
+    return hashlib.sha256("\n\n".join(map(what_runs, sources)).encode()).hexdigest()
+
+
+def hashes_of(modules):
+    """{module: hash} of modules of ours, by their paths as a record names them."""
+    return {name: _module_hash(name) for name in modules}
 
 
 def code_cells(notebook, path):
     """The cells of code that a record depends on. Raises Problem where one is no Python."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and not cell.source.startswith(INSTALL_MARK)]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and makes_figures(cell.source)]
     for cell in cells:
         try:
             what_runs(cell.source)
@@ -75,6 +86,11 @@ def code_cells(notebook, path):
             line = _line(path, (error.text or "").strip())
             raise Problem(path, what, "correct the cell", line) from None
     return cells
+
+
+def makes_figures(source):
+    """Whether a cell is the author's: neither the install cell nor the closing cell, which are the same in every notebook."""
+    return not source.startswith((INSTALL_MARK, CLOSING_MARK))
 
 
 def measures(cell):

@@ -30,14 +30,20 @@ def describe():
     machine |= _gpu()
     facts = {**machine, "memory_gib": round(machine["memory_gib"] or 0), "details": cpu["details"]}
     fingerprint = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:8]
-    colab = "colab-" if "COLAB_RELEASE_TAG" in os.environ else ""
-    return {"name": colab + _name(machine), "label": _label(machine), **machine, "fingerprint": fingerprint}
+    return {"name": _place() + _name(machine), "label": _label(machine), **machine, "fingerprint": fingerprint}
+
+
+def _place():
+    """Where the same hardware runs otherwise: in Colab, and under Windows in WSL, which shares its memory."""
+    if "COLAB_RELEASE_TAG" in os.environ:
+        return "colab-"
+    return "wsl-" if "microsoft" in platform.release().lower() else ""
 
 
 def describes(machine):
     """What of a machine's entry in a record does not fit the rest of it, or None."""
     name = _name(machine)
-    if not re.fullmatch(rf"(colab-)?{re.escape(name)}(-[0-9a-f]{{4}})?", machine["name"]):
+    if not re.fullmatch(rf"(colab-|wsl-)?{re.escape(name)}(-[0-9a-f]{{4}})?", machine["name"]):
         return f"its name is {machine['name']}, and its hardware is called {name}"
     if machine["label"] != _label(machine):
         return f"its label is {machine['label']}, and its hardware is called {_label(machine)}"
@@ -89,12 +95,18 @@ def _cpu():
         fields = dict(re.findall(r"^(\S[^\t:]*?)\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.M))
     except OSError:
         return {"name": _cpu_without_proc(), "features": [], "details": platform.machine()}
-    model = re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", fields.get("model name", platform.machine()))
+    model = _short(fields.get("model name", platform.machine()))
     flags = set(fields.get("flags", "").split())
     features = [feature for feature in CPU_FEATURES if feature in flags]
     details = [fields.get(key) for key in ("cpu family", "model", "stepping", "cache size")]
+    details += [fields[key] for key in ("CPU implementer", "CPU part") if key in fields]  # all that Arm says of itself
     name = " ".join(f"{model} {_variant(fields, flags, model)}".split())
     return {"name": name, "features": features, "details": details}
+
+
+def _short(name):
+    """A processor's name without trade marks, clock and count of cores."""
+    return " ".join(re.sub(r"\((R|TM)\)|\bCPU\b|@.*|\b\d+-Core\b|Processor", "", name).split())
 
 
 def _variant(fields, flags, model):
@@ -111,15 +123,19 @@ def _variant(fields, flags, model):
 
 def _cpu_without_proc():
     """On macOS the chip's name; platform knows only `arm`."""
-    if sys.platform == "darwin":
-        asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        said = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-        if said:
-            return said
-    return platform.processor() or platform.machine()
+    return _short(_sysctl("machdep.cpu.brand_string")) or platform.processor() or platform.machine()
+
+
+def _sysctl(name):
+    """What macOS says of its hardware; nothing elsewhere."""
+    if sys.platform != "darwin":
+        return ""
+    return subprocess.run(["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True).stdout.strip()
 
 
 def _memory_gib():
+    if said := _sysctl("hw.memsize"):
+        return round(int(said) / 2**30, 1)
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, AttributeError):

@@ -18,6 +18,7 @@ from .schema import KINDS, UNITS, format_value
 
 LINES, COLUMNS = 30, 120
 FAR = 100  # times from the stored value: nothing reaches such a bound
+ASKS_FOR_GPU = re.compile(r"torch\.cuda\.is_available\(\)")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DIFFERENCE = re.compile(
     r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I
@@ -31,6 +32,7 @@ def check(name, results=records.RESULTS):
     calls = calls_of(cells)
     return [
         *_start(path, name, cells),
+        *_accelerator(path, cells, notebooks.read_source(name).metadata),
         *_lengths(path, cells),
         *_names(path, calls),
         *(problem for call in calls for problem in _call(path, call)),
@@ -53,6 +55,19 @@ def _start(path, name, cells):
         if cell.measures:
             fix = "open the run in a cell without the tag, which every run executes"
             yield Problem(path, "start() stands in a cell that measures", fix, cell.line - 1 + node.lineno)
+
+
+def _accelerator(path, cells, head):
+    """Colab starts a CPU, unless the head of a notebook asks for a GPU."""
+    asks = next((cell for cell in cells if ASKS_FOR_GPU.search(cell.source)), None)
+    if asks and head.get("accelerator") != "GPU":
+        fix = "write `accelerator: GPU` into its head, as in notebooks/one_gpu.py"
+        yield Problem(
+            path, "the notebook uses a GPU where there is one, and Colab would start it without", fix, asks.line
+        )
+    elif not asks and "accelerator" in head:
+        what = "the head asks Colab for an accelerator, and no cell looks for one"
+        yield Problem(path, what, "take `accelerator` and `colab` out of the head", 1)
 
 
 def _lengths(path, cells):

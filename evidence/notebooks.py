@@ -14,7 +14,6 @@ from .problems import Problem, nearest, read_text
 
 FOLDER = Path("notebooks")
 PACKAGES = Path(".venv")  # a notebook with requirements/<its-name>.txt has packages of its own here: see `own_packages`
-TORCHAO = "0.18.0"  # the version of requirements/test.in
 INSTALL = """\
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
 import importlib.util
@@ -22,15 +21,32 @@ import os
 import subprocess
 import sys
 
+PINS = {pins}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+{repository}")
-    needs = ["transformers=={transformers}", "accelerate=={accelerate}", "matplotlib", f"performance-and-scalability @ {{source}}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao=={torchao}")  # transformers and peft refuse the older one of Colab
-    loaded = {{"transformers", "accelerate", "torchao"}} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{{min(loaded)}} was imported before it was replaced. Fix: restart the session, then run all cells")"""
+    source = os.environ.get("EVIDENCE_SOURCE", "git+{repository}@v{version}")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{{done.stderr}}Nothing could be installed from {{source}}. Fix: {{fix}}")
+
+from evidence.session import prepare
+
+prepare(PINS)"""
+PREPARED = INSTALL.splitlines()[-1]
+HEAD = (
+    "accelerator",
+    "colab",
+    "needs",
+)  # of a notebook's metadata: what Colab starts, and the packages beside transformers
+PIN = re.compile(r"^([\w.-]+)(?:\[[\w,-]*\])?==([\w.+!]+)", re.M)  # of a lock
+
+
+CLOSING = f"""\
+{freshness.CLOSING_MARK}. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()"""
 
 
 def project():
@@ -38,15 +54,57 @@ def project():
     return tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def install_cell():
-    """The first code cell of every notebook, with the address and versions of pyproject.toml."""
+def placeholder():
+    """A sentence where the repository's address is not set yet, or None: nobody could install from it, and no link leads on."""
+    whole = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    if not whole.get("tool", {}).get("evidence", {}).get("placeholder"):
+        return None
+    fix = "set it, delete `placeholder`, push the tag of the version, and run `make pair`"
+    return f"note: pyproject.toml: the address {whole['project']['urls']['Repository']} is a placeholder. Before publishing: {fix}"
+
+
+def install_cell(name=None):
+    """The first code cell of a notebook: the address and versions of pyproject.toml, and what the notebook needs besides."""
     facts = project()
-    versions = dict(needed.split("==") for needed in facts["optional-dependencies"]["examples"] if "==" in needed)
-    return INSTALL.format(
-        repository=facts["urls"]["Repository"],
-        torchao=TORCHAO,
-        **{name: versions[name] for name in ("transformers", "accelerate")},
-    )
+    address = facts["urls"]["Repository"]
+    return INSTALL.format(repository=address, version=facts["version"], pins=_literal(pins(name)))
+
+
+def pins(name=None):
+    """{package: version} that a notebook's figures come from: transformers and accelerate, and what its head lists as `needs`.
+
+    A version is that of the notebook's own lock, requirements/<name>.txt, else of pyproject.toml or requirements/test.txt.
+    """
+    examples = project()["optional-dependencies"]["examples"]
+    found = dict(needed.split("==") for needed in examples if "==" in needed)
+    if not name:
+        return found
+    needs, own = read_source(name).metadata.get("needs", []), _lock(name.replace("_", "-"))
+    found |= {package: own[package] for package in found.keys() & own.keys()}
+    locked = _lock("test") | own if needs else {}
+    for package in needs:
+        if package not in locked:
+            what = f"it needs {package}, which no lock pins{nearest(str(package), locked)}"
+            raise Problem(FOLDER / f"{name}.py", what, "name it in requirements/test.in, then `make lock`", 1)
+        found[package] = locked[package]
+    return found
+
+
+def _lock(name):
+    path = Path("requirements", f"{name}.txt")
+    return dict(PIN.findall(read_text(path))) if path.is_file() else {}
+
+
+def _literal(pinned):
+    """A dict as Python, broken into lines of 120 columns."""
+    lines = ["{"]
+    for number, (package, version) in enumerate(pinned.items(), 1):
+        item = f'"{package}": "{version}"' + ("}" if number == len(pinned) else ", ")
+        if len(lines[-1] + item) > 110:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(" " * len("PINS = {"))
+        lines[-1] += item
+    return "\n".join(lines)
 
 
 def names():
@@ -90,7 +148,7 @@ def refresh_install_cells():
     for name in names():
         path = FOLDER / f"{name}.py"
         number, cell = first_code_cell(read_source(name), path)
-        if cell.source == install_cell():
+        if cell.source == install_cell(name):
             continue
         line = line_of_cell(path, number)
         if not line:
@@ -98,14 +156,34 @@ def refresh_install_cells():
         lines, start = read_text(path).splitlines(), line - 1
         end = start + len(cell.source.splitlines())
         own = _own_code(lines[start:end])
-        lines[start:end] = install_cell().splitlines() + (["", "# %%", *own] if own else [])
+        lines[start:end] = install_cell(name).splitlines() + (["", "# %%", *own] if own else [])
         records.write_atomically(path, "\n".join(lines) + "\n")
 
 
+def refresh_closing_cells():
+    """Ends each source with the closing cell."""
+    for name in names():
+        path = FOLDER / f"{name}.py"
+        text = read_text(path)
+        if closing_cell_problem(path, read_source(name)):
+            kept = re.split(rf"^# %%\n{re.escape(freshness.CLOSING_MARK)}", text, flags=re.M)[0]
+            records.write_atomically(path, f"{kept.rstrip()}\n\n# %%\n{CLOSING}\n")
+
+
+def closing_cell_problem(path, source):
+    """The Problem of a notebook that does not end with the closing cell of this version, or None."""
+    if source.cells[-1].cell_type == "code" and source.cells[-1].source == CLOSING:
+        return None
+    what = "the last cell is not the closing cell of this version"
+    return Problem(path, what, "run `make pair`", line_of_cell(path, len(source.cells)))
+
+
 def _own_code(lines):
-    """What an author wrote into the first code cell, without an install cell of any version: its `if` is the last it has."""
+    """What an author wrote into the first code cell, without an install cell of any version: an older one ends with an `if`."""
     rest = lines
-    if lines[:1] == INSTALL.splitlines()[:1]:
+    if PREPARED in lines:
+        rest = lines[lines.index(PREPARED) + 1 :]
+    elif lines[:1] == INSTALL.splitlines()[:1]:
         opened = itertools.dropwhile(lambda line: not line.startswith("if "), lines)
         rest = itertools.dropwhile(lambda line: line.startswith(("if ", " ")), opened)
     return list(itertools.dropwhile(lambda line: not line.strip(), rest))
@@ -120,16 +198,26 @@ def pair(name):
     old = nbformat.read(path, 4)
     if code_of(source, path) != code_of(old, path):
         return False
-    made = [cell for cell in old.cells if cell.cell_type == "code"]
-    for cell in source.cells:
-        if cell.cell_type == "code":
-            kept = made.pop(0)
-            cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
+
+    def runs(cell):
+        return cell.cell_type == "code" and not cell.source.startswith(freshness.CLOSING_MARK)
+
+    made = list(filter(runs, old.cells))
+    for cell in filter(runs, source.cells):
+        kept = made.pop(0)
+        cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
     old.cells = with_stable_ids(source.cells)
+    for key in HEAD:
+        old.metadata.pop(key, None)
+    old.metadata |= head_of(source)
     text = nbformat.writes(old) + "\n"
     if text != read_text(path):
         records.write_atomically(path, text)
     return True
+
+
+def head_of(notebook):
+    return {key: notebook.metadata[key] for key in HEAD if key in notebook.metadata}
 
 
 def code_of(notebook, path):

@@ -7,7 +7,16 @@ from pathlib import Path
 import nbformat
 
 from . import contributed, freshness, records
-from .notebooks import FOLDER, code_of, first_code_cell, install_cell, line_of_cell, read_source
+from .notebooks import (
+    FOLDER,
+    closing_cell_problem,
+    code_of,
+    first_code_cell,
+    head_of,
+    install_cell,
+    line_of_cell,
+    read_source,
+)
 from .problems import Problem, line_of, read_text, shown
 from .runs import harvest, outputs_hash, unlike
 
@@ -51,13 +60,17 @@ def _source_problems(path, source):
     except Problem as problem:
         yield problem
         return
-    if first.source != install_cell():
+    if first.source != install_cell(path.stem):
         what = "the first code cell is not the install cell of this version"
         yield Problem(path, what, "run `make pair`", line_of_cell(path, number))
+    if problem := closing_cell_problem(path, source):
+        yield problem
 
 
 def _pair_problems(source_path, path, source, notebook, again):
     """The .ipynb must have the cells of the source. Prose and comments are taken over without a run."""
+    if head_of(source) != head_of(notebook):
+        yield Problem(source_path, f"its head is not that of {path.name}", "run `make pair`", 1)
     cells, stored = [(c.cell_type, c.source) for c in source.cells], [(c.cell_type, c.source) for c in notebook.cells]
     if cells == stored:
         return
@@ -78,7 +91,7 @@ def _output_problems(path, notebook, again):
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue
-        if cell.execution_count is None and cell.source.strip():
+        if cell.execution_count is None and cell.source.strip() and not cell.source.startswith(freshness.CLOSING_MARK):
             yield Problem(path, f"cell {number} was not executed", again, line_of_cell(path, number))
         for output in cell.outputs:
             if output.output_type == "error":
@@ -113,15 +126,20 @@ def _contributed_problems(name, source, notebook, results):
     """The records of other machines than the one that executed the .ipynb."""
     path = FOLDER / f"{name}.py"
     try:
-        made = [part for part in harvest(notebook, path) if "machine" in part]
+        expected = expected_of(name, notebook)
     except Problem:
         return  # is a problem of its own
-    here = {part["machine"]["name"] for part in made}
-    expected = made[0] if made else {"claims": {}, "tables": {}}
+    here = {expected["machine"]["name"]} if "machine" in expected else set()
     for place in sorted((Path(results) / name).glob("*.json")):
         record = records.load(place)
         if record.machine and record.machine not in here and not freshness.stale(record):
             yield from contributed.problems(record, expected, source, path)
+
+
+def expected_of(name, notebook):
+    """What a machine's record of an executed notebook holds: the claims and tables that it measured."""
+    made = [part for part in harvest(notebook, FOLDER / f"{name}.py") if "machine" in part]
+    return made[0] if made else {"claims": {}, "tables": {}}
 
 
 def _parts_differ(path, place, made, stored, again):

@@ -1,5 +1,5 @@
 """Executes notebooks: `record` stores the outputs and makes the records, `recompute` runs what is exact and compares, `verify`
-runs everything and stores nothing."""
+runs everything, stores nothing, and says of each figure whether it holds."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import nbformat
 
-from . import freshness, records
+from . import compare, freshness, records
 from .claims import MIME
 from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stable_ids
 from .problems import Problem, line_of, read_text, shown
@@ -73,7 +73,7 @@ def _name_apart(made, notebook, results):
 
 def outputs_hash(notebook):
     """SHA-256 of all outputs, which tells an output that was edited or cleared."""
-    outputs = [cell.get("outputs", []) for cell in notebook.cells if cell.cell_type == "code"]
+    outputs = [cell.get("outputs", []) for cell in notebook.cells if cell.cell_type == "code" and not _closes(cell)]
     return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
 
 
@@ -120,18 +120,25 @@ def unlike(made, stored):
 
 
 def verify(name, results=records.RESULTS, say=print):
-    """Executes a notebook without storing anything; every exact figure must agree with its record."""
-    notebook = read_source(name)
-    _execute(name, notebook, say)
-    made = harvest(notebook, FOLDER / f"{name}.py")
-    stored = {record.machine: record for record in records.load_all(results).get(name, [])}
-    for part in made:
-        if "machine" in part:
-            say(f"{name}: {len(part['claims'])} measured claims hold")
-            continue
-        for said in unlike(part, stored[""].data if "" in stored else {"claims": {}, "tables": {}}):
-            raise Problem(FOLDER / f"{name}.py", said, "mend the cell, or make the record again")
-        say(f"{name}: {len(part['claims'])} exact claims agree with the record")
+    """Executes a notebook without storing anything, past what fails: a `compare.Row` for every figure of this run and of the
+    records."""
+    notebook, path = read_source(name), FOLDER / f"{name}.py"
+    _execute(name, notebook, say, go_on=True)
+    parts = harvest(notebook, path)
+    made = {key: {name: data for part in parts for name, data in part[key].items()} for key in ("claims", "tables")}
+    here = next((part["machine"] for part in parts if "machine" in part), None)
+    stored = records.load_all(results).get(name, [])
+    stale = [record for record in stored if record.machine and freshness.stale(record)]
+    fresh = [record for record in stored if record not in stale]
+    return list(compare.rows(made, fresh, here, _first_error(notebook) or compare.NOT_LEFT, stale))
+
+
+def _first_error(notebook):
+    for number, cell in enumerate(notebook.cells, 1):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                return f"cell {number} raised {output.ename}: {' '.join(output.evalue.split())}"[:160]
+    return None
 
 
 def harvest(notebook, path, code=None):
@@ -151,13 +158,17 @@ def harvest(notebook, path, code=None):
             raise Problem(path, f"cell {number}: {kind} {key} {yes}", fix, line_of_cell(path, number))
         found[kind][key] = data
     opened = _opened(found["start"], path)
-    code, modules = code or freshness.code_and_modules(path)
+    return assembled(path.stem, opened, found, *(code or freshness.code_and_modules(path)))
+
+
+def assembled(name, opened, found, code, modules):
+    """The records of one run: what start() left, {"claim": {name: data}, "table": {name: data}}, and the hashes of its code."""
     common = {
         "schema": records.SCHEMA_NUMBER,
-        "notebook": path.stem,
+        "notebook": name,
         "source": code,
         "date": opened["date"],
-        "command": f"make record NOTEBOOKS={path.stem}",
+        "command": f"make record NOTEBOOKS={name}",
         "software": opened["software"],
     }
     parts = []
@@ -196,7 +207,21 @@ def _left_behind(notebook):
                     yield number, cell, kind, data.pop("name", kind), data, output["data"]
 
 
-def _execute(name, notebook, say):
+def _closes(cell):
+    return cell.source.startswith(freshness.CLOSING_MARK)
+
+
+def _execute(name, notebook, say, go_on=False):
+    """Runs all cells but the closing one, which is for readers. go_on: past a cell that raises, whose error stays in it."""
+    closing = [cell for cell in notebook.cells if _closes(cell)]
+    notebook.cells = [cell for cell in notebook.cells if not _closes(cell)]
+    try:
+        _execute_cells(name, notebook, say, go_on)
+    finally:
+        notebook.cells += closing
+
+
+def _execute_cells(name, notebook, say, go_on):
     try:
         import ipykernel  # noqa: F401
         from nbclient import NotebookClient
@@ -223,6 +248,7 @@ def _execute(name, notebook, say):
         notebook,
         timeout=TIMEOUT,
         kernel_name="python3",
+        allow_errors=go_on,
         resources={"metadata": {"path": str(FOLDER)}},
         on_cell_start=progress,
         store_widget_state=False,
@@ -230,13 +256,17 @@ def _execute(name, notebook, say):
         extra_arguments=["--log-level=ERROR"],
     )
     try:
-        client.execute(env=_kernel_environment(name))
+        client.execute(env=_kernel_environment(name, go_on))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
         what = {
             CellTimeoutError: f"ran longer than {TIMEOUT} s",
             DeadKernelError: "ended the process that ran it (out of memory?)",
         }.get(type(error)) or f"raised {error.ename}: {error.evalue}"
+        if go_on:
+            said = nbformat.v4.new_output("error", ename=type(error).__name__, evalue=what)
+            notebook.cells[number - 1].outputs.append(said)
+            return
         line = (line_of_cell(path, number) or 1) + _line_in_cell(error)
         raise Problem(path, f"cell {number} {what}", fix, line) from None
 
@@ -248,7 +278,8 @@ def _line_in_cell(error):
     return int(found[1]) - 1 if found else 0
 
 
-def _kernel_environment(name):
+def _kernel_environment(name, go_on):
     """The kernel starts in notebooks/ and imports `evidence` from this checkout."""
     root = str(Path(__file__).resolve().parent.parent)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)]))}
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)])), "EVIDENCE_RUN": name}
+    return os.environ | path | ({"EVIDENCE_GO_ON": "1"} if go_on else {})

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jsonschema
 
+from . import plausible
 from .problems import Problem, line_of, nearest, read_text, shown
 
 NUMBER = 4  # of the schema
@@ -193,7 +194,7 @@ def _known_to_git(path):
 
 def validated(text, path, fix):
     """The data of a record's text; `path` is where it lies or will lie. Raises Problem."""
-    data = _parsed(text, path, fix)
+    data = parsed(text, path, fix)
     number = data.get("schema") if isinstance(data, dict) else None
     if type(number) is int and number > NUMBER:
         raise Problem(
@@ -216,7 +217,8 @@ def _plain(message):
     return re.sub(r"[^ -~]|[<>]", "?", message[-160:])
 
 
-def _parsed(text, path, fix):
+def parsed(text, path, fix):
+    """What the text says, if Python may read it: not too deep, no endless numbers, no name twice."""
     depth = deepest = 0
     for bracket in re.findall(r'"(?:[^"\\]|\\.)*"|[\[{\]}]', text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket, 0)
@@ -261,6 +263,8 @@ def _contradictions(data, path):
             yield what, "tables", key
         elif wrong := _wrong_kind(table, machine):
             yield f"table {key}: {wrong}", "tables", key
+    if machine and "gpu" in machine:
+        yield from plausible.beyond(machine, data)
 
 
 def _wrong_machine(machine, software):

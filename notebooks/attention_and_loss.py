@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   needs: [peft]
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -40,15 +41,18 @@ import os
 import subprocess
 import sys
 
+PINS = {"transformers": "5.23.0", "accelerate": "1.15.0", "peft": "0.21.2"}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
-    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
-    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{done.stderr}Nothing could be installed from {source}. Fix: {fix}")
+
+from evidence.session import prepare
+
+prepare(PINS)
 
 # %%
 missing = [] if importlib.util.find_spec("peft") else ["peft==0.21.2"]
@@ -701,3 +705,9 @@ claim("built-in-error", "Relative error of the bf16 loss that F.linear_cross_ent
 # To ask the same of your model, put its configuration in place of `llama_8b`, and your
 # batch and length into `pair`. The trace takes seconds and no GPU. The bounds of the
 # claims belong to the models that their sentences name.
+
+# %%
+# Compares this run with the published records. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()

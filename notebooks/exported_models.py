@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   needs: [onnx, onnxscript, onnxruntime, openvino]
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -37,15 +38,19 @@ import os
 import subprocess
 import sys
 
+PINS = {"transformers": "5.23.0", "accelerate": "1.15.0", "onnx": "1.23.2", "onnxscript": "0.7.2",
+        "onnxruntime": "1.31.1", "openvino": "2026.4.1"}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
-    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
-    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{done.stderr}Nothing could be installed from {source}. Fix: {fix}")
+
+from evidence.session import prepare
+
+prepare(PINS)
 
 # %%
 # The packages that this notebook measures, and one that is only weights: --no-deps leaves out its program.
@@ -526,3 +531,8 @@ if hasattr(os, "sched_setaffinity"):
 # - **For throughput, run an instance per core or group of cores.** For one text
 #   at a time use the threads. More threads than cores are always a loss.
 
+# %%
+# Compares this run with the published records. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()

@@ -1,5 +1,9 @@
 # ---
 # jupyter:
+#   accelerator: GPU
+#   colab:
+#     gpuType: T4
+#   needs: [bitsandbytes, torchao, peft, galore-torch, apollo-torch, schedulefree, lomo-optim]
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -37,15 +41,20 @@ import os
 import subprocess
 import sys
 
+PINS = {"transformers": "5.23.0", "accelerate": "1.15.0", "bitsandbytes": "0.50.2", "torchao": "0.18.0",
+        "peft": "0.21.2", "galore-torch": "1.0", "apollo-torch": "1.0.3", "schedulefree": "1.4.1",
+        "lomo-optim": "0.1.1"}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
-    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
-    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{done.stderr}Nothing could be installed from {source}. Fix: {fix}")
+
+from evidence.session import prepare
+
+prepare(PINS)
 
 # %%
 # And the packages that hold the optimizers.
@@ -665,3 +674,9 @@ for name, left, words, least, most in (("adafactor", 12295, "Adafactor", 7.8, 8.
 # - **Do not fine-tune bf16 weights with a plain optimizer at small learning rates.** Most
 #   weights do not move. Keep the weights in fp32 under autocast. Where they do not fit,
 #   take stochastic rounding or Kahan summation.
+
+# %%
+# Compares this run with the published records. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()

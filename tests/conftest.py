@@ -47,6 +47,9 @@ table("by-batch", "Peak memory by batch size",
       {{"batch": "Batch size", "plain": "Plain, GiB", "checkpointed": "Checkpointed, GiB"}},
       [{{"batch": 1, "plain": 3.0, "checkpointed": 2.0}}, {{"batch": 2, "plain": 5.0, "checkpointed": None}}],
       kind="traced")
+
+# %%
+{closing}
 """
 PAGE = """\
 ---
@@ -138,16 +141,25 @@ class Repository:
         return {path.as_posix(): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
 
-def execute_here(name, notebook, say):
+def execute_here(name, notebook, say, go_on=False):
     """Stands in for the kernel, in a hundredth of its time."""
     outputs, scope = [], {}
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source != notebooks.CLOSING]
     with pytest.MonkeyPatch.context() as patch:
+        if go_on:
+            patch.setenv("EVIDENCE_GO_ON", "1")
         patch.setattr(claims, "_run", {"notebook": None, "names": set()})
         patch.setattr(claims, "_show", lambda shown: outputs.append(shown._repr_mimebundle_()))
-        for count, cell in enumerate([cell for cell in notebook.cells if cell.cell_type == "code"], 1):
-            exec(cell.source, scope)
+        for count, cell in enumerate(codes, 1):
+            raised = []
+            try:
+                exec(cell.source, scope)
+            except Exception as error:
+                if not go_on:
+                    raise
+                raised = [nbformat.v4.new_output("error", ename=type(error).__name__, evalue=str(error))]
             cell.execution_count = count
-            cell.outputs = [nbformat.v4.new_output("display_data", data=data) for data in outputs]
+            cell.outputs = [nbformat.v4.new_output("display_data", data=data) for data in outputs] + raised
             outputs.clear()
 
 
@@ -178,7 +190,7 @@ def repository(tmp_path, monkeypatch, machine_of_the_tests):
     for path in (made.source, made.page, made.snippet):
         path.parent.mkdir(parents=True)
     shutil.copy(ROOT / "pyproject.toml", "pyproject.toml")
-    made.source.write_text(SOURCE.format(install=notebooks.install_cell()))
+    made.source.write_text(SOURCE.format(install=notebooks.install_cell(), closing=notebooks.CLOSING))
     made.page.write_text(PAGE)
     made.snippet.write_text(SNIPPET)
     for path, text in AROUND.items():

@@ -1,10 +1,14 @@
 """The Makefile: its two commands, and what it says to a machine that cannot run them."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,3 +74,63 @@ def test_a_port_in_use_is_named_with_a_free_one():
 def test_record_uses_the_python_it_is_given_without_a_virtual_environment():
     planned = make("--dry-run", "record", "NOTEBOOKS=one_gpu", PYTHON="python3").stdout
     assert planned.strip() == "python3 -m evidence record one_gpu"
+
+
+# macOS brings GNU Make 3.81, the last under its old license, and the tools of BSD.
+NEWER_THAN_MAKE_3_81 = {
+    "!=": r"^[\w-]+\s*!=",
+    "::=": r"::=",
+    ".ONESHELL": r"^\.ONESHELL",
+    "$(file ...)": r"\$\(file ",
+    "undefine": r"^\s*undefine\b",
+    "private": r":\s*private\b",
+    "$(intcmp ...)": r"\$\((?:intcmp|let) ",
+    "&:": r"&:",
+    ".SHELLFLAGS": r"^\.SHELLFLAGS",
+}
+ONLY_GNU_TOOLS_HAVE = r"sed -i|readlink -f|date -d|grep -P|sort -V|xargs -r|cp -[a-z]*[at]|mktemp -p|stat -c|\b(?:nproc|realpath|sha256sum|flock|gawk)\b|(?<![\w-])timeout "
+
+
+def test_the_makefile_needs_nothing_newer_than_the_make_of_macos():
+    text = (ROOT / "Makefile").read_text()
+    found = [name for name, pattern in NEWER_THAN_MAKE_3_81.items() if re.search(pattern, text, re.M)]
+    assert not found, f"Makefile: GNU Make 3.81 of macOS does not have {', '.join(found)}"
+
+
+def test_no_recipe_needs_a_tool_or_an_option_that_only_gnu_has():
+    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t")]
+    assert len(recipes) > 20
+    assert not [line for line in recipes if re.search(ONLY_GNU_TOOLS_HAVE, line)]
+
+
+@pytest.mark.parametrize("line", ["x != date", "x ::= 1", ".ONESHELL:", "a b &: c"])
+def test_a_newer_feature_would_be_found(line):
+    assert any(re.search(pattern, line, re.M) for pattern in NEWER_THAN_MAKE_3_81.values())
+
+
+def test_no_two_files_differ_in_case_alone_since_the_disks_of_macos_and_windows_hold_one_of_them():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.split("\0") if name]
+    assert len(names) > 100
+    folded = Counter(name.casefold() for name in names)
+    assert not [name for name in names if folded[name.casefold()] > 1]
+    assert not [name for name in names if re.search(r'[<>:"|?*\\]|[. ]$', name)], "Windows takes no such name"
+
+
+def test_a_python_without_its_venv_module_is_told_what_to_install(tmp_path):
+    """As on Debian and Ubuntu: `python3 -m venv` fails half way."""
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\n[ "$1 $2" = "-m venv" ] && mkdir -p "$3" && exit 1\nexit 0\n')
+    python.chmod(0o755)
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "site.txt").touch()
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    done = make("serve", folder=tmp_path, PYTHON=str(python))
+    assert done.returncode != 0
+    assert "Fix: install its venv module (Debian: apt-get install python3-venv)" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_a_record_is_summed_up_for_the_summary_of_a_job():
+    planned = make("--dry-run", "summary", COMMIT="abc", GITHUB_STEP_SUMMARY="/tmp/x").stdout
+    assert planned.strip() == ".venv/bin/python -m evidence summary abc >> ${GITHUB_STEP_SUMMARY:-/dev/stdout}"

@@ -169,6 +169,67 @@ def test_every_make_target_of_a_workflow_exists():
     )
 
 
+# https://docs.github.com/en/actions/reference/workflows-and-actions/expressions#functions
+FUNCTIONS = {"contains", "startswith", "endswith", "format", "join", "tojson", "fromjson", "hashfiles", "case", "success",
+             "always", "cancelled", "failure"}  # fmt: skip
+
+
+def expressions(node, key=""):
+    """Every expression of a workflow: what stands in ${{ }}, and the whole of an `if`."""
+    if isinstance(node, dict):
+        for name_, value in node.items():
+            yield from expressions(value, name_)
+    elif isinstance(node, list):
+        for value in node:
+            yield from expressions(value)
+    elif isinstance(node, str):
+        found = re.findall(r"\$\{\{(.*?)\}\}", node, re.S)
+        yield from found or ([node] if key == "if" else [])
+
+
+def called_in(expression):
+    return re.findall(r"\b([A-Za-z_]\w*)\s*\(", re.sub(r"'(?:[^']|'')*'", "", expression))
+
+
+def test_every_function_of_an_expression_is_one_that_github_knows():
+    found = [
+        (path, function)
+        for path in workflows()
+        for expression in expressions(yaml.safe_load(path.read_text()))
+        for function in called_in(expression)
+    ]
+    assert found, ".github/workflows: no expression calls a function, so nothing was checked"
+    refuse(
+        [
+            f"{name(path)}: GitHub has no function {function}(). It has {', '.join(sorted(FUNCTIONS))}"
+            for path, function in found
+            if function.lower() not in FUNCTIONS
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "functions"),
+    [
+        ("!canceled()", ["canceled"]),
+        ("failure() && !cancelled()", ["failure", "cancelled"]),
+        ("github.ref == 'f(x)'", []),
+    ],
+)
+def test_a_function_is_told_from_words(expression, functions):
+    assert called_in(expression) == functions
+
+
+def test_an_outcome_that_a_step_asks_for_is_that_of_a_step():
+    asked = 0
+    for place, job in jobs():
+        known = {step["id"] for step in job.get("steps", []) if "id" in step}
+        for step in re.findall(r"\bsteps\.([\w-]+)", str(job)):
+            asked += 1
+            assert step in known, f"{place}: there is no step {step}; it has {', '.join(sorted(known))}"
+    assert asked, ".github/workflows: no step asks for another's outcome, so nothing was checked"
+
+
 def test_zizmor_finds_no_weakness():
     workflows()
     run_tool("zizmor", "--offline", "--no-progress", ".github")

@@ -7,5 +7,5 @@
   addEventListener("load", reachable)
   addEventListener("resize", reachable)
   document.addEventListener("toggle", reachable, true) // what an opened <details> holds had no width before
-  document.getElementById("machine")?.addEventListener("change", reachable)
+  document.addEventListener("change", reachable) // of the machine, or of a tab
 }

@@ -1,4 +1,4 @@
-// Reading a page: copy a block of code, see in the contents where one is, find the words that one searched for.
+// Reading a page: copy a block of code, open the tabs that one uses, see in the contents where one is, find the words that one searched for.
 {
   document.querySelectorAll("article .highlight > pre").forEach(block => {
     if (block.closest(".nb-output")) return
@@ -10,6 +10,19 @@
       setTimeout(() => { button.textContent = "Copy" }, 2000)
     })
     block.append(button)
+  })
+
+  // The tab that a reader takes opens wherever a set has one of its name, on this page and the next. The last choice wins.
+  const chosen = () => { try { return JSON.parse(localStorage.getItem("tabs")) ?? [] } catch { return [] } }
+  const labels = [...document.querySelectorAll(".tabbed-labels > label")]
+  const open = name => labels.forEach(label => { if (label.textContent === name) label.control.checked = true })
+  chosen().forEach(open)
+  document.addEventListener("change", ({ target }) => {
+    if (!target.closest(".tabbed-set")) return
+    const name = target.labels[0].textContent, top = target.getBoundingClientRect().top
+    open(name)
+    scrollBy(0, target.getBoundingClientRect().top - top) // sets above may have become longer
+    try { localStorage.setItem("tabs", JSON.stringify([...chosen().filter(other => other !== name), name].slice(-9))) } catch {}
   })
 
   const links = new Map([...document.querySelectorAll(".md-sidebar--secondary a[href^='#']")].map(link => [link.hash.slice(1), link]))
@@ -43,6 +56,11 @@
       found.add(new StaticRange({ startContainer: at, startOffset: index, endContainer: at, endOffset: index + word.length }))
     }
     CSS.highlights.set("found", found)
+    for (const one of found) { // in a tab that is not open
+      const block = one.startContainer.parentElement.closest(".tabbed-block"), set = block?.closest(".tabbed-set")
+      if (set && ![...found].some(other => set.contains(other.startContainer) && other.startContainer.parentElement.checkVisibility()))
+        set.querySelectorAll(":scope > input")[[...block.parentElement.children].indexOf(block)].checked = true
+    }
   }
 
   const markdown = document.getElementById("as-markdown")

@@ -20,16 +20,15 @@ from mkdocs.structure.pages import Page
 
 from evidence.notebooks import project
 from evidence.records import RESULTS
-from evidence.site import notebook_pages, redirects, search_index, styles
+from evidence.site import light, notebook_pages, redirects, search_index, styles
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.twins import COLORS, Twins
 
-# What a page may load: files of the site, and the scripts and styles of the theme that stand in a page, named by their hash.
+# What a page may load: files of the site, and the style of the theme that stands in a page, named by its hash.
 POLICY = (
-    "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
-SCRIPTS = ("partials/javascripts/base.html", "partials/javascripts/content.html")  # Material's that stand in its pages
 BEHIND = 0.3  # the weight in the search of a notebook, which stands behind its guide
 
 serving = False
@@ -98,10 +97,6 @@ def on_files(files, *, config):
     return files
 
 
-def on_env(env, *, config, files):
-    config.extra["policies"] = Policies(env, config)
-
-
 def on_page_markdown(markdown, *, page, config, files):
     """Tells our Markdown extension which page it renders, so that it can make links."""
     _tell_page(config, page.file.src_uri)
@@ -150,42 +145,29 @@ def _hide_colors(context, *, page, config, nav):
 
 @event_priority(-100)
 def _show_colors(context, *, page, config, nav):
-    page.content = page.colored
+    page.content = light.without_plain_colors(page.colored)
     return on_template_context(context, template_name="main.html", config=config)
 
 
 on_page_context = CombinedEvent(_hide_colors, _show_colors)
 
 
+def on_post_page(output, *, page, config):
+    return light.without_indents(output)
+
+
 def on_template_context(context, *, template_name, config):
-    context["policy"] = "" if serving else config.extra["policies"].of(context["base_url"])
+    context["serving"] = serving
+    context["policy"] = "" if serving else _policy(config)
     return context
 
 
-class Policies:
-    """The policy of a page. It names the inline scripts and styles that the theme brings, rendered here apart from any
-    page: what stands in a page's content or in a record is never named, and so never runs."""
-
-    def __init__(self, env, config):
-        self.env, self.config, self.known = env, config, {}
-
-    def of(self, base_url):
-        """base_url: the way from the page to the root of the site, the one variable of Material's scripts."""
-        if base_url not in self.known:
-            texts = [self._script(name, base_url) for name in SCRIPTS]
-            styles = filter(None, [self.config.extra["machine_style"]])
-            self.known[base_url] = POLICY.format(scripts=_hashes(sum(texts, [])), styles=_hashes(styles))
-        return self.known[base_url]
-
-    def _script(self, template, base_url):
-        features = self.config.theme["features"]
-        text = self.env.get_template(template).render(config=self.config, base_url=base_url, features=features)
-        return re.findall(r"<script>(.*?)</script>", text, re.S)
-
-
-def _hashes(texts):
-    digests = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts}
-    return "".join(f" 'sha256-{digest}'" for digest in sorted(digests))
+def _policy(config):
+    """The policy of every page. It names the one style of the theme that stands in a page: what stands in a page's content
+    or in a record is never named, and so never runs."""
+    style = config.extra["machine_style"]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return POLICY.format(styles=f" 'sha256-{digest}'" if style else "")
 
 
 def on_post_build(*, config):
@@ -195,6 +177,8 @@ def on_post_build(*, config):
     search_index.slim(Path(config.site_dir, "search", "search_index.json"))
     if not serving:  # an edit must show at once
         styles.slim(config.site_dir)
+        light.join_scripts(config.site_dir, config.extra_javascript)
+        light.pack(config.site_dir)
         config.extra["twins"].write(config.site_dir, config.site_name, config.site_description, config.nav)
 
 

@@ -23,6 +23,7 @@ from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
 from .. import records
+from . import install
 from .context import NOT_APPLICABLE, NOT_MEASURED, Context, alternatives, has_gpu, has_value, in_sentence
 from .popovers import Popovers
 
@@ -38,6 +39,7 @@ class Offered(Preprocessor):
         claims = {(notebook, name, "claims") for notebook, name, _ in re.findall(CLAIM, text)}
         tables = {(notebook, name, "tables") for notebook, name in TABLE.findall(text)}
         self.md.evidence.offer(claims | tables)
+        self.md.treeprocessors["install-line"].names = install.programs(self.md.evidence.page, text)
         return lines
 
 
@@ -150,6 +152,7 @@ class EvidenceExtension(Extension):
         # after inline patterns (20), before the contents (5)
         md.treeprocessors.register(ClaimPlaces(md), "claim-places", 15)
         md.treeprocessors.register(Popovers(md), "claim-popovers", 14)
+        md.treeprocessors.register(install.Install(md), "install-line", 13.5)
         md.treeprocessors.register(Tables(md), "tables-of-the-page", 13)
 
 

@@ -5,6 +5,7 @@ would take the popovers.
 """
 
 import xml.etree.ElementTree as etree
+from pathlib import PurePosixPath
 
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
@@ -19,6 +20,9 @@ KIND_MEANS = {
     "measured": "run on the machine named",
     "cited": "measured by others, see the source",
 }
+
+
+NO_NOTEBOOK = {"index.md"}  # its figures come from many
 
 
 class Popovers(Treeprocessor):
@@ -40,10 +44,23 @@ class Popovers(Treeprocessor):
         etree.SubElement(root, "p").text = self._stored("".join([*popovers, hidden]))
         title = root.find("h1")
         if title is not None:
-            root.insert(list(root).index(title) + 1, _verified(self.context, runs))
+            line = _verified(self.context, runs)
+            root.insert(list(root).index(title) + 1, line)
+            if self.context.colab and self.context.page not in NO_NOTEBOOK:
+                notebook = _own_notebook(self.context.page, [notebook for notebook, _ in used.values()])
+                dot = line[-1] if len(line) else line
+                dot.tail = f"{dot.tail or ''} · "
+                etree.SubElement(line, "a", {"href": f"{self.context.colab}{notebook}.ipynb"}).text = "Open in Colab"
 
     def _stored(self, text):
         return self.md.htmlStash.store(text)
+
+
+def _own_notebook(page, notebooks):
+    """The notebook of a guide: the one of its name, else the one that most of its figures come from."""
+    path = PurePosixPath(page)
+    names = [name.replace("-", "_") for name in (path.stem, f"{path.parent.name}_{path.stem}")]
+    return next((name for name in names if name in notebooks), max(notebooks, key=notebooks.count))
 
 
 def _verified(context, runs):

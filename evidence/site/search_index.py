@@ -1,13 +1,14 @@
 """Material's search index, made smaller and clearer before anybody fetches it.
 
-A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, without
-those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
+A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, each at most
+twice, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
 repeats its guide and prints tables, so only what no guide says is kept of it. The ledger repeats the notebooks.
 The names that pages had lead to their places: they are no results of their own.
 """
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 from . import redirects
@@ -21,6 +22,8 @@ LONGEST = 200  # characters of a first sentence
 WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
 DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
+PARTS = re.compile(r"[\s\u200b\-_,:;!?=\[\](){}<>'\"`/|*+%@#&~]+|\.(?!\d)")  # as mkdocs.yml parts words
+OFTEN = 2  # a word that stands in a section more often says no more about it
 LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
 LEDGER = "evidence/ledger/#"
 COMMON = (
@@ -63,7 +66,17 @@ def _section(doc, explained):
     if _is_notebook(doc):
         words = dict.fromkeys(word for word in WORD.findall(rest) if not NUMBER.match(word))
         rest = " ".join(word for word in words if word not in explained)
-    return doc | {"title": _plain(doc["title"]), "text": f"{first}\n{rest}".strip()}
+    return doc | {"title": _plain(doc["title"]), "text": f"{first}\n{_seldom(rest)}".strip()}
+
+
+def _seldom(text):
+    """The words of a text, as the search parts them, each at most OFTEN times."""
+    counts, kept = Counter(), []
+    for word in filter(None, PARTS.split(text.lower())):
+        counts[word] += 1
+        if counts[word] <= OFTEN:
+            kept.append(word)
+    return " ".join(kept)
 
 
 def _first_sentence(text):

@@ -19,17 +19,21 @@ torch.manual_seed(0)
 model = torch.nn.Linear(8, 2)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 rows = [(torch.randn(8), row % 2) for row in range(42)]
-model, optimizer, train, test = accelerator.prepare(
+# --8<-- [start:prepare]
+model, optimizer, train, test = accelerator.prepare(  # the model in DDP, and for each process its part of the rows
     model, optimizer, DataLoader(rows[:32], batch_size=4, shuffle=True), DataLoader(rows[32:], batch_size=4),
 )
+# --8<-- [end:prepare]
 
-# --8<-- [start:loop]
+# --8<-- [start:accumulate]
 for inputs, labels in train:
     with accelerator.accumulate(model):  # enters no_sync() for all micro-batches but the last
         accelerator.backward(torch.nn.functional.cross_entropy(model(inputs), labels))
         optimizer.step()
         optimizer.zero_grad()
+# --8<-- [end:accumulate]
 
+# --8<-- [start:loop]
 seen, padded = [], []
 with torch.no_grad():
     for inputs, _ in test:

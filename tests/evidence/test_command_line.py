@@ -12,8 +12,9 @@ from evidence.site import addresses
 
 
 @pytest.fixture
-def site_repository(repository):
-    """The small repository with what only the site needs."""
+def site_repository(repository, monkeypatch):
+    """The small repository with what only the site needs, and an address that is set."""
+    monkeypatch.setattr(notebooks, "placeholder", lambda: None)
     addresses.add()
     return repository
 
@@ -73,7 +74,7 @@ class TestCheck:
 class TestPair:
     def test_it_mends_what_check_says_of_the_install_cell(self, site_repository, capsys):
         repository = site_repository
-        repository.edit(repository.source, "transformers==5.23.0", "transformers==5.0.0")
+        repository.edit(repository.source, '"transformers": "5.23.0"', '"transformers": "5.0.0"')
         assert "Fix: run `make pair`" in called(capsys, "check")[2][0]
         assert called(capsys, "pair") == (0, "", [])
         assert called(capsys, "check")[0] == 0
@@ -93,7 +94,7 @@ class TestRecordAndVerify:
     def test_without_a_name_every_notebook_runs(self, repository, capsys, monkeypatch, command):
         (repository.source.parent / "other.py").write_text(repository.source.read_text())
         ran = []
-        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name))
+        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name) or [])
         assert called(capsys, command)[0] == 0 and ran == ["other", "tiny"]
         assert called(capsys, command, "tiny")[0] == 0 and ran == ["other", "tiny", "tiny"]
 
@@ -106,7 +107,7 @@ class TestRecordAndVerify:
         own.parent.mkdir(exist_ok=True)
         own.touch()
         ran = []
-        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name))
+        monkeypatch.setattr(runs, command, lambda name, say: ran.append(name) or [])
         status, out, problems = called(capsys, command)
         missing = "the packages of this notebook are not in .venv/other. Fix: make install"
         assert (status, ran) == (0, ["tiny"]) and f"left out: notebooks/other.py: {missing}" in out + " ".join(problems)
@@ -193,4 +194,4 @@ class TestPort:
 def test_an_unknown_command_lists_the_known(capsys, arguments):
     with pytest.raises(SystemExit):
         main(arguments)
-    assert "{check,pair,addresses,record,verify,port,audit}" in capsys.readouterr().err
+    assert "{check,pair,addresses,record,verify,add,summary,port,audit}" in capsys.readouterr().err

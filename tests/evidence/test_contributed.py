@@ -1,8 +1,13 @@
 """A record of another machine says what the notebook says: its claims, units, sentences and bounds, with other values."""
 
+import contextlib
+import json
+import random
+
 import pytest
 
-from evidence import runs
+from evidence import contributions, records, runs
+from evidence.problems import Problem
 
 CLAIM = "step-speed"
 
@@ -51,3 +56,135 @@ def test_what_the_notebook_could_not_have_written_is_named_with_its_field(reposi
 def test_a_contributed_record_never_makes_the_check_blame_an_honest_one(repository):
     path = repository.record_of_another_machine(change=change(value=9999.0, at_most=100000), date="2026-10-01")
     assert {problem.split(":")[0] for problem in repository.notebook_problems()} == {str(path)}
+
+
+# {what is forged: a change of an honest record by chance}. Each is a lie of one kind; a generator makes several of each.
+SCRIPT, TURNED, TAKEN = "<script>alert(1)</script>", "\u202egnorts", ["tokens/s", "GiB", "%", "s"]
+WORDS = ["fast", "graphics", "card", "record", "buy", "doubles", "every", "step", "here", "now"]
+
+
+def words(chance):
+    return " ".join(chance.choices(WORDS, k=chance.randint(3, 9))).capitalize()
+
+
+def claim_field(key, make):
+    def forge(data, chance):
+        data["claims"][CLAIM][key] = make(chance)
+
+    return forge
+
+
+def machine_field(key, make):
+    def forge(data, chance):
+        data["machine"][key] = make(chance)
+
+    return forge
+
+
+def field(key, make):
+    def forge(data, chance):
+        data[key] = make(chance)
+
+    return forge
+
+
+def of_no_type(chance):
+    return chance.choice([None, True, [], {}, [1], {"a": 1}, ""])
+
+
+def deep(chance):
+    value = 1
+    for _ in range(chance.randint(9, 900)):
+        value = [value]
+    return value
+
+
+def extra_claim(data, chance):
+    data["claims"][f"more-{chance.randint(1, 999)}"] = dict(data["claims"][CLAIM])
+
+
+def missing(data, chance):
+    del data[chance.choice(["schema", "source", "package", "date", "command", "software", "claims", "tables"])]
+
+
+def on_a_gpu(data, chance):
+    """A card that is above its data sheet, or a CPU run under a card's name."""
+    data["machine"] |= {
+        "gpu": "NVIDIA H100 80GB HBM3",
+        "gpu_memory_gib": chance.uniform(90, 1900),
+        "label": "NVIDIA H100 80GB HBM3",
+    }
+    data["machine"]["name"] = "nvidia-h100-80gb-hbm3"
+    data["software"] |= {"cuda": "13.0"} if chance.random() < 0.5 else {}
+
+
+KINDS = {
+    "a sentence": claim_field("sentence", words),
+    "a sentence that only begins as ours": claim_field("sentence", lambda chance: "Speed of that step " + words(chance)),
+    "markup in a sentence": claim_field("sentence", lambda chance: chance.choice([SCRIPT, "A <b>step</b> is fast", "<!-- a step --> of ours"])),
+    "a sentence turned round": claim_field("sentence", lambda chance: words(chance) + TURNED),
+    "a long sentence": claim_field("sentence", lambda chance: "x" * chance.randint(301, 9000)),
+    "a unit": claim_field("unit", lambda chance: chance.choice(TAKEN)),
+    "markup in a unit": claim_field("unit", lambda chance: chance.choice([SCRIPT, "x<b>", "&lt;x"])),
+    "a kind": claim_field("kind", lambda chance: chance.choice(["derived", "traced", "cited", "predicted", "seen"])),
+    "a value under its bound": claim_field("value", lambda chance: chance.uniform(-99, 1.09)),
+    "a value beyond its unit": claim_field("value", lambda chance: chance.choice([1e8, 1e18, 1e300, -1e30])),
+    "a value of no type": claim_field("value", of_no_type),
+    "a huge integer": claim_field("value", lambda chance: 10 ** chance.randint(19, 4000)),
+    "a wider bound": claim_field("at_least", lambda chance: chance.uniform(-9, 1.05)),
+    "a bound more": claim_field("at_most", lambda chance: chance.uniform(2.31, 9e9)),
+    "no bound": lambda data, chance: data["claims"][CLAIM].pop("at_least"),
+    "a spread": claim_field("spread", lambda chance: {"min": 2, "max": chance.uniform(-9, 1.9), "repeats": chance.randint(-3, 9)}),
+    "a source": claim_field("source", lambda chance: chance.choice(["javascript:alert(1)", "http://x.org", f"https://x.org/{SCRIPT}"])),
+    "a field of a claim": claim_field("note", words),
+    "deep nesting": claim_field("spread", deep),
+    "a claim more": extra_claim,
+    "a claim of another name": lambda data, chance: data["claims"].update({f"step-{chance.choice(WORDS)}": data["claims"].pop(CLAIM)}),
+    "a table more": lambda data, chance: data["tables"].update(more={"title": words(chance), "kind": "measured", "columns": {"a": "A", "b": "B"}, "rows": [[1, 2]]}),
+    "a label": machine_field("label", words),
+    "markup in a label": machine_field("label", lambda chance: chance.choice([SCRIPT, "<img src=x>", f"Other {TURNED}"])),
+    "a name": machine_field("name", lambda chance: chance.choice(["exact", "../x", "toaster", "nvidia-h200", "other-cpu-64core", "A" * 99])),
+    "a CPU": machine_field("cpu", lambda chance: chance.choice([SCRIPT, words(chance), TURNED, "x" * 200])),
+    "cores": machine_field("cores", lambda chance: chance.choice([0, -2, 2.5, "2", 4097, 10**9])),
+    "memory": machine_field("memory_gib", lambda chance: chance.choice([0, -8, "8", 1e9])),
+    "a fingerprint": machine_field("fingerprint", lambda chance: chance.choice(["", "0123ABCD", SCRIPT, 12345678])),
+    "a field of a machine": machine_field("owner", words),
+    "a card above its data sheet": on_a_gpu,
+    "a date": field("date", lambda chance: chance.choice(["0001-01-01", f"{chance.randint(2100, 9999)}-01-01", "2025-02-30", 20260101])),
+    "software": lambda data, chance: data["software"].update({chance.choice(["torch", SCRIPT]): chance.choice([SCRIPT, 2.13, "nightly"])}),
+    "code": field("source", lambda chance: f"{chance.getrandbits(256):064x}"),
+    "modules": field("package", lambda chance: {"evidence/measure.py": f"{chance.getrandbits(256):064x}"}),
+    "a command": field("command", lambda chance: f"make record NOTEBOOKS=tiny; {chance.choice(WORDS)}"),
+    "a schema": field("schema", lambda chance: chance.choice([0, 3, 5, 10**17, "4", 4.5])),
+    "a field of a record": field("owner", words),
+    "a field that is missing": missing,
+    "ten megabytes": field("command", lambda chance: "x" * 10_000_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_forged_record_is_added_none_raises_and_none_makes_the_check_blame_an_honest_one(repository, tmp_path, kind):
+    honest = {path: path.read_bytes() for path in repository.record.parent.iterdir()}
+    file = tmp_path / "sent.json"
+    for seed in range(2 if kind == "ten megabytes" else 9):
+        data = json.loads(repository.record_of_another_machine().read_text())
+        KINDS[kind](data, random.Random(f"{kind} {seed}"))
+        place = next(path for path in repository.record.parent.iterdir() if path not in honest)
+        with contextlib.suppress(KeyError, TypeError):
+            data["seal"] = records.seal(data)  # as a forger would
+        file.write_text(json.dumps(data, indent=1, ensure_ascii=False))
+        place.unlink()
+        with pytest.raises(Problem) as caught:
+            contributions.add(file)
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 700 and "<script" not in said and TURNED[0] not in said, said
+        assert {path: path.read_bytes() for path in repository.record.parent.iterdir()} == honest
+        place.write_bytes(file.read_bytes())  # past the script, by hand
+        problems = repository.notebook_problems()
+        assert problems and {problem.split(":")[0] for problem in problems} == {str(place)}, problems
+        assert not any("<script" in problem or TURNED[0] in problem for problem in problems)
+        place.unlink()
+
+
+def test_the_forged_records_are_of_thirty_kinds_and_three_hundred_in_number():
+    assert len(KINDS) >= 30 and 9 * (len(KINDS) - 1) >= 300

@@ -101,7 +101,39 @@ def test_zen_1_is_told_from_zen_2_of_the_same_family_by_its_model(cpu, monkeypat
     assert cpu("AMD EPYC", "AuthenticAMD", "23")["name"] == name
 
 
-def test_a_mac_is_named_by_its_chip(monkeypatch):
+def test_wsl_is_told_from_the_same_hardware_elsewhere(cpu, monkeypatch):
+    assert cpu("Intel(R) Core(TM) i7-13700K")["name"] == "intel-core-i7-13700k-4core"
+    monkeypatch.setattr("platform.release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    here = cpu("Intel(R) Core(TM) i7-13700K")
+    assert here["name"] == "wsl-intel-core-i7-13700k-4core" and machine.describes(here) is None
+
+
+def test_conda_changes_nothing_of_a_name(cpu, monkeypatch):
+    before = cpu("Intel(R) Core(TM) i7-13700K")
+    monkeypatch.setenv("CONDA_PREFIX", "/opt/conda/envs/mine")
+    monkeypatch.setenv("CONDA_DEFAULT_ENV", "mine")
+    assert cpu("Intel(R) Core(TM) i7-13700K") == before
+
+
+def test_two_arm_processors_of_no_name_have_two_fingerprints(cpu, monkeypatch):
+    arm = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: {part}\n"
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    made = []
+    for part in ("0xd40", "0xd4f"):
+        monkeypatch.setattr(f"{__name__}.CPUINFO", arm.replace("{part}", part))
+        made.append(cpu("none"))
+    assert [here["name"] for here in made] == ["aarch64-4core"] * 2
+    assert made[0]["fingerprint"] != made[1]["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("brand", "name"),
+    [
+        ("Apple M2 Pro", "apple-m2-pro-10core"),
+        ("Intel(R) Core(TM) i7-9750H CPU @ 2.60GHz", "intel-core-i7-9750h-10core"),
+    ],
+)
+def test_a_mac_is_named_by_its_chip(monkeypatch, brand, name):
     def missing(path):
         raise FileNotFoundError
 
@@ -109,8 +141,11 @@ def test_a_mac_is_named_by_its_chip(monkeypatch):
     monkeypatch.setattr(machine, "_gpu", dict)
     monkeypatch.setattr("os.cpu_count", lambda: 10)
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="Apple M2 Pro\n"))
-    assert machine.describe()["name"] == "apple-m2-pro-10core"
+    said = {"machdep.cpu.brand_string": brand, "hw.memsize": str(16 * 2**30)}
+    monkeypatch.setattr(machine.subprocess, "run", lambda asked, **_: SimpleNamespace(stdout=f"{said[asked[-1]]}\n"))
+    here = machine.describe()
+    assert (here["name"], here["memory_gib"]) == (name, 16.0)
+    assert machine.describes(here) is None
 
 
 def test_a_machine_that_does_not_fit_its_own_name_is_refused():

@@ -268,3 +268,16 @@ def test_text_kept_in_a_variable_and_bounds_in_a_dictionary_are_read(problems_of
     ((place, message),) = problems_of(cell)
     assert place == (1, 2)
     assert message.startswith("claim fast-b: it has no bound")
+
+
+def test_a_notebook_that_looks_for_a_gpu_asks_colab_for_one_and_no_other_does(problems_of):
+    gpu = "GPU = torch.cuda.is_available()"
+    ((place, said),) = problems_of("x = 1", gpu)
+    assert place == (2, 1) and "uses a GPU where there is one, and Colab would start it without. Fix: write `acc" in said
+    head = "# ---\n# jupyter:\n#   accelerator: GPU\n# ---\n\n"
+    source = Path("notebooks/tiny.py").read_text()
+    Path("notebooks/tiny.py").write_text(head + source)
+    assert notebook_lint.check("tiny") == []
+    Path("notebooks/tiny.py").write_text(head + source.replace(gpu, "y = 1"))
+    (problem,) = notebook_lint.check("tiny")
+    assert "the head asks Colab for an accelerator, and no cell looks for one" in str(problem)

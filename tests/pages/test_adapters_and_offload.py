@@ -2,22 +2,27 @@
 
 import copy
 import json
+import re
 import tempfile
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from bitsandbytes.functional import has_avx512bf16
 from bitsandbytes.nn import Linear4bit
-from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-from programs import SNIPPETS, run
+from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from programs import ROOT, SNIPPETS, run
+from safetensors.torch import load_file, save_file
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
     GptOssConfig,
     LlamaConfig,
+    LlamaForCausalLM,
     PrinterCallback,
     Qwen3MoeConfig,
     Trainer,
@@ -460,3 +465,99 @@ def test_dora_trains_a_length_for_each_row():
     model = get_peft_model(torch.nn.Sequential(torch.nn.Linear(8, 5)), config)
     lengths = [each for name, each in model.named_parameters() if "magnitude" in name]
     assert [tuple(each.shape) for each in lengths] == [(5,)] and lengths[0].requires_grad
+
+
+# New tokens, loading, merging, second models
+
+
+def adapted(model):
+    return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def small(**more):
+    return LlamaForCausalLM(LlamaConfig(**SMALL, **more))
+
+
+def test_only_the_rows_of_new_tokens_move_and_the_file_stays_small():
+    moved, size = run("adapters_and_offload/new_tokens.py").stdout.splitlines()[-2:]
+    assert moved == "rows that moved: [1000, 1001]"
+    assert int(size.split()[-1]) < 1002 * 64 * 4  # the embedding
+
+
+def test_modules_to_save_keeps_the_whole_embedding_and_warns_that_a_tied_layer_parts():
+    with pytest.warns(UserWarning, match="`ensure_weight_tying` is not set to True"):
+        model = get_peft_model(
+            small(tie_word_embeddings=True), LoraConfig(target_modules="all-linear", modules_to_save=["embed_tokens"])
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        size = (Path(folder) / "adapter_model.safetensors").stat().st_size
+    assert size > model.get_input_embeddings().weight.numel() * 4
+
+
+def test_a_loaded_adapter_is_frozen_unless_is_trainable():
+    trainable = [
+        line for line in run("adapters_and_offload/load_adapter.py").stdout.splitlines() if "trainable" in line
+    ]
+    assert [line.startswith("trainable params: 0 ") for line in trainable] == [False, True]
+
+
+def test_keys_that_fit_no_layer_leave_the_adapter_without_effect():
+    model = get_peft_model(small(), LoraConfig(target_modules="all-linear"))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.ones_(parameter)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        file = Path(folder) / "adapter_model.safetensors"
+        save_file({name.replace("layers", "blocks"): weight for name, weight in load_file(file).items()}, file)
+        base = small()
+        with pytest.warns(UserWarning, match="Found missing adapter keys while loading the checkpoint"):
+            loaded = PeftModel.from_pretrained(base, folder)
+        with loaded.disable_adapter():
+            without = loaded(IDS).logits
+        assert torch.equal(loaded(IDS).logits, without)
+
+
+def test_merging_into_4_bits_warns_as_the_page_shows_and_into_bf16_keeps_the_outputs():
+    kind, message = error("merge_4bit")
+    with tempfile.TemporaryDirectory() as folder:
+        small().save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=NF4)
+    model = get_peft_model(model, LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    with pytest.warns(UserWarning, match="Merge lora module") as caught:
+        model.merge_and_unload()
+    assert (kind, message) in warned(caught)
+    model = get_peft_model(small(), LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    expected = model(IDS).logits
+    assert torch.allclose(model.merge_and_unload()(IDS).logits, expected, atol=1e-4)
+
+
+def test_all_linear_reaches_the_vision_tower_and_exclude_modules_keeps_it_out():
+    lines = run("adapters_and_offload/vision_language.py").stdout.splitlines()
+    assert lines[-1] == "adapters in the vision tower: 0" and int(lines[-2].split()[-1]) > 0
+    source = (FOLDER / "vision_language.py").read_text().replace(', exclude_modules=r".*visual.*"', "")
+    names = {}
+    exec(compile(source, "vision_language.py", "exec"), names)  # the program without the exclusion
+    assert any("visual" in name for name in names["adapted"])
+
+
+def test_all_linear_adapts_the_router_too_and_exclude_modules_does_not_keep_it_off():
+    more = {"num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+    for excluded in (None, r".*\.mlp\.gate"):
+        model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**SMALL, **more))
+        names = adapted(get_peft_model(model, LoraConfig(target_modules="all-linear", exclude_modules=excluded)))
+        assert [name for name in names if ".experts." in name]
+        assert [name for name in names if ".mlp.gate." in name]
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_adapters_and_offload.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 40
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

@@ -3,27 +3,35 @@
 import functools
 import importlib.util
 import inspect
+import re
 from unittest import mock
 
+import datasets
 import pytest
+import tokenizers
 import torch
 import torch.nn.functional as F
+import trl
+import yaml
 from accelerate.utils import TorchDynamoPlugin, compile_regions
-from programs import SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     BertConfig,
     DataCollatorWithFlattening,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
+    PreTrainedTokenizerFast,
     PrinterCallback,
     Qwen3Config,
     Trainer,
     TrainingArguments,
     set_seed,
 )
+from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_flash_attention_utils import (
     FLASH_ATTENTION_COMPATIBILITY_MATRIX,
@@ -505,3 +513,56 @@ def test_torch_knows_the_newer_kernels_and_the_gpus_that_they_take():
     assert "compute capability 9.0" in inspect.getsource(_fa3)
     assert "compute capability 9.0 or 10.0" in inspect.getsource(_fa4)
     assert {"cu_seq_q", "cu_seq_k"} <= set(inspect.signature(varlen.varlen_attn).parameters)
+
+
+# Kernels by GPU and model, TRL
+
+
+def test_gpt_oss_runs_eager_by_default_refuses_sdpa_and_takes_flex_with_its_sinks():
+    config = GptOssConfig(**SMALL, num_key_value_heads=2, num_local_experts=2, head_dim=16)
+    assert AutoModelForCausalLM.from_config(config).config._attn_implementation == "eager"
+    with pytest.raises(ValueError, match="scaled_dot_product_attention") as caught:
+        AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    assert (type(caught.value).__name__, str(caught.value)) == error("no_sdpa")
+    assert AutoModelForCausalLM.from_config(config, attn_implementation="flex_attention")
+    assert "s_aux" in inspect.signature(flex_attention_forward).parameters
+
+
+def test_the_options_of_flex_attention_reach_its_kernel():
+    assert "kernel_options=kernel_options" in inspect.getsource(flex_attention_forward)
+
+
+def test_trl_computes_the_loss_of_sft_without_the_logits(tmp_path):
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"[UNK]": 0, "[EOS]": 1, "a": 2, "b": 3}, unk_token="[UNK]")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", eos_token="[EOS]", pad_token="[EOS]")
+    trainer = trl.SFTTrainer(
+        model=llama(),
+        args=trl.SFTConfig(tmp_path, use_cpu=True, bf16=False, report_to="none"),
+        train_dataset=datasets.Dataset.from_dict({"text": ["a b a", "b"]}),
+        processing_class=tokenizer,
+    )
+    ids = torch.tensor([[2, 3, 2]])
+    assert (
+        trainer.model(input_ids=ids, labels=ids, fused_lm_head=True).get("logits") is None
+    )  # as its compute_loss calls it
+    assert trainer.model(input_ids=ids).logits.shape == (1, 3, 500)
+    with pytest.warns(FutureWarning, match="chunked_nll"):
+        assert (
+            trl.SFTConfig(tmp_path, use_cpu=True, bf16=False, report_to="none", loss_type="chunked_nll").loss_type
+            == "nll"
+        )
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_attention_and_loss.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 40
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

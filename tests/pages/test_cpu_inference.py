@@ -17,8 +17,10 @@ import openvino
 import pytest
 import torch
 import transformers
+import yaml
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from programs import SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run
+from torchao import dtypes
 from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 from torchao.quantization import Int4WeightOnlyConfig, quantize_
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
@@ -379,3 +381,23 @@ def test_the_ipex_backend_is_gone_from_torch_compile():
 def test_torchscript_is_deprecated():
     with pytest.warns(DeprecationWarning, match="torch.jit.trace. is deprecated"):
         torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
+
+
+# Questions of readers
+
+
+def test_forty_questions_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_inference_cpu.yml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "inference" / "cpu.md").read_text(encoding="utf-8")
+    sections = set(re.findall(r"\{ #([\w-]+) \}", page))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+
+
+def test_onnx_runtime_keeps_buffers_unless_told_otherwise():
+    options = onnxruntime.SessionOptions()
+    assert options.enable_mem_pattern and options.enable_cpu_mem_arena
+
+
+def test_the_layout_of_older_recipes_is_gone_from_torchao():
+    assert not hasattr(dtypes, "Int4CPULayout")

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bitsandbytes
 import pytest
 import torch
-from programs import SNIPPETS, load, run
+import yaml
+from programs import ROOT, SNIPPETS, load, run
 from torch import nn
-from transformers import AutoModelForCausalLM, BertConfig, HfArgumentParser, LlamaConfig, TrainingArguments
+from transformers import AutoModelForCausalLM, BertConfig, HfArgumentParser, LlamaConfig, Trainer, TrainingArguments
 
 FOLDER = SNIPPETS / "cpu_training"
 X86 = os.uname().machine == "x86_64"
@@ -128,6 +130,26 @@ def test_slow_case_sh_runs_the_training_under_the_limit():
 def test_on_a_machine_without_a_gpu_bf16_needs_use_cpu():
     assert raised(TrainingArguments, "out", bf16=True) == error("bf16_without_use_cpu")
     assert TrainingArguments("out", bf16=True, use_cpu=True).mixed_precision == "bf16"
+
+
+@without_gpu
+def test_fp16_on_a_cpu_computes_in_fp32_and_says_nothing(tmp_path):
+    model = AutoModelForCausalLM.from_config(
+        LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
+    )
+    seen = set()
+    model.model.layers[0].mlp.up_proj.register_forward_hook(lambda module, given, made: seen.add(made.dtype))
+    ids = torch.arange(8)
+    arguments = TrainingArguments(tmp_path, use_cpu=True, fp16=True, max_steps=1, save_strategy="no", report_to=[])
+    Trainer(model, arguments, train_dataset=[{"input_ids": ids, "labels": ids}] * 8).train()
+    assert arguments.fp16 and seen == {torch.float32}
+
+
+def test_four_bit_weights_pass_gradients_on_a_cpu():
+    layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.float32, quant_type="nf4").to("cpu")
+    given = torch.randn(4, 64, requires_grad=True)
+    layer(given).sum().backward()
+    assert layer.weight.dtype == torch.uint8 and given.grad.abs().sum() > 0
 
 
 def test_trainer_takes_fused_adamw_by_default():
@@ -286,3 +308,16 @@ def test_the_first_moment_of_a_parameter_without_gradient_becomes_denormal_after
         steps += 1
     assert 100 < steps < 1000
     assert optimizer.state[weight]["exp_avg"].max() > 0
+
+
+# Questions of readers
+
+
+def test_forty_questions_about_one_cpu_and_many_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_training_cpu.yml").read_text(encoding="utf-8"))
+    assert len({question["thread"] for question in questions}) >= 40
+    for page in ("training/cpu", "training/many-cpus"):
+        sections = set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
+        asked = [question for question in questions if question["page"] == page]
+        assert len(asked) >= 20
+        assert not [question for question in asked if question["section"] not in sections]

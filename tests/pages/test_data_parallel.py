@@ -13,14 +13,24 @@ from unittest import mock
 
 import pytest
 import torch
-from accelerate.utils import DistributedDataParallelKwargs
+import yaml
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 from programs import ROOT, run
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.distributed.constants import default_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BucketCapacityConfig
 from torch.utils.data import DataLoader, DistributedSampler
-from transformers import AutoModelForCausalLM, BertConfig, BertForSequenceClassification, LlamaConfig, Trainer
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    Qwen3MoeConfig,
+    Trainer,
+)
 from transformers import TrainingArguments as Arguments
 from transformers.training_args import ParallelMode
 
@@ -330,3 +340,66 @@ def test_padding_gathers_other_lengths_and_an_all_reduce_of_them_is_no_error_on_
 def test_every_program_starts_with_its_launch_command(path):
     command = ast.get_docstring(ast.parse(path.read_text())).splitlines()[-1].strip()
     assert command in (f"torchrun --nproc-per-node 2 {path.name}", f"python {path.name}")
+
+
+# What readers ask
+
+
+def test_a_model_spread_by_device_map_is_refused_in_a_distributed_mode():
+    spread = torch.nn.Linear(2, 2)
+    spread.hf_device_map = {"0": 0, "1": 1}
+    accelerator = Accelerator(cpu=True)
+    accelerator.state.distributed_type = DistributedType.MULTI_CPU
+    try:
+        with pytest.raises(ValueError) as caught:
+            accelerator.prepare(spread)
+    finally:
+        AcceleratorState._reset_state(True)
+    assert f"ValueError: {caught.value}" == error("device_map")
+
+
+def test_qlora_under_ddp_has_a_4_bit_copy_on_each_rank():
+    printed = run("data_parallel/quantized.py", processes=2).stdout
+    assert printed.splitlines()[-1] == "distributed: 2 copies in torch.uint8"
+
+
+def test_an_expert_without_tokens_leaves_no_parameter_without_a_gradient():
+    config = Qwen3MoeConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=16, moe_intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=8, num_experts=8, num_experts_per_tok=1,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).train()
+    ids = torch.tensor([[1, 2]])  # two tokens cannot reach eight experts
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert not [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    experts = dict(model.named_parameters())["model.layers.0.mlp.experts.down_proj"].grad
+    assert len(experts) == 8 and any(not expert.any() for expert in experts)
+
+
+def test_activation_checkpointing_is_not_reentrant_unless_you_say_so():
+    model = tiny_bert()
+    model.activation_checkpointing_enable()
+    called = [
+        module._gradient_checkpointing_func for module in model.modules() if hasattr(module, "gradient_checkpointing")
+    ]
+    assert called and all(function.keywords == {"use_reentrant": False} for function in called)
+
+
+def test_the_grpo_example_of_the_page_adds_up():
+    prompts, generations, batch, steps = map(
+        lambda number: int(number.replace(",", "")),
+        re.search(r"([\d,]+) prompts with (\d+) generations and a batch of (\d+) are ([\d,]+) steps", words()).groups(),
+    )
+    assert prompts * generations / batch == steps and not batch % generations
+
+
+def words():
+    return " ".join((ROOT / "docs" / "training" / "data-parallel.md").read_text().split())
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_data_parallel.yml").read_text())
+    sections = set(re.findall(r"\{ #([\w-]+) \}", words()))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)

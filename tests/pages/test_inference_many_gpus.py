@@ -282,10 +282,6 @@ def test_the_program_that_measures_a_sum_prints_what_tensor_parallelism_gives_at
     assert gain == pytest.approx(alone / (alone / 2 + float(token)), rel=0.02)
 
 
-def test_the_picture_fits_into_a_page():
-    assert max(map(len, (FOLDER / "three_ways.txt").read_text().splitlines())) <= 80
-
-
 def test_every_program_of_the_page_can_be_taken_in():
     assert not [problem for path in sorted(FOLDER.glob("*.py")) for problem in too_much_to_read(path, 70)]
 

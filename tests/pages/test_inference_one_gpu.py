@@ -4,6 +4,7 @@ import inspect
 import logging
 import re
 
+import numpy
 import pytest
 import torch
 import yaml
@@ -11,15 +12,20 @@ from built import ROOT
 from programs import SNIPPETS, load, run, too_much_to_read
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     BitsAndBytesConfig,
     CompileConfig,
     DynamicCache,
     FineGrainedFP8Config,
+    Gemma3Config,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    LlavaConfig,
+    Qwen2_5_VLConfig,
+    Qwen2VLImageProcessorPil,
     Qwen3MoeConfig,
     StaticCache,
     TorchAoConfig,
@@ -27,6 +33,9 @@ from transformers import (
 )
 from transformers.cli import serve
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
+from transformers.models.pixtral.image_processing_pil_pixtral import get_resize_output_image_size
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 FOLDER = SNIPPETS / "inference_one_gpu"
@@ -38,6 +47,7 @@ SHAPE = dict(
     bos_token_id=None, eos_token_id=None, pad_token_id=0,
 )  # fmt: skip
 PROMPT = torch.arange(5, 37)[None]
+IMAGES = "inference_one_gpu/images.py"
 CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 
 
@@ -101,6 +111,7 @@ def said():
         ("inference_one_gpu/chunked.py", "[128, 128, 128, 116, 1, 1, 1]"),
         ("inference_one_gpu/speculative.py", "greedy: 48 passes, 1.0 tokens for each"),
         ("inference_one_gpu/embeddings.py", "(30, 64)"),
+        ("inference_one_gpu/images.py", "at most 16384: 999 tokens from 3996 patches"),
     ],
 )
 def test_every_program_of_the_page_runs(name, says):
@@ -317,6 +328,99 @@ def test_serve_knows_the_options_of_the_page():
     assert given == {"continuous_batching", "device", "dtype", "port"}
     assert given <= known
     assert inspect.signature(serve.Serve.__init__).parameters["continuous_batching"].default is False
+
+
+# Pictures
+
+
+PICTURES = ((768, 1024), (3000, 4000))
+
+
+def tokens_of_pictures():
+    """{model: its tokens for each picture}, by the processors of transformers and the limits of the published checkpoints."""
+    qwen = [smart_resize(*picture, 28, 4 * 28**2, 16384 * 28**2) for picture in PICTURES]
+    qwen3 = [smart_resize(*picture, 32, 64 * 32**2, 16384 * 32**2) for picture in PICTURES]
+    tiles = [get_optimal_tiled_canvas(picture, (448, 448), 1, 12) for picture in PICTURES]
+    rows = [get_resize_output_image_size(numpy.zeros((*picture, 3)), (1540, 1540), (28, 28)) for picture in PICTURES]
+    encoder = LlavaConfig().vision_config
+    return {
+        "LLaVA-1.5": [(encoder.image_size // encoder.patch_size) ** 2] * 2,
+        "Gemma 3": [Gemma3Config().mm_tokens_per_image] * 2,
+        "Mistral-Small-3.1": [high // 28 * (wide // 28 + 1) for high, wide in rows],
+        "InternVL3": [256 * (columns * lines + 1) for columns, lines in tiles],
+        "Qwen2.5-VL": [high * wide // 28**2 for high, wide in qwen],
+        "Qwen3-VL": [high * wide // 32**2 for high, wide in qwen3],
+    }
+
+
+def test_the_tokens_of_a_picture_are_those_of_the_processors():
+    text = PAGE.read_text()
+    rows = text[text.index("| Model | Tokens | 1,024 x 768 |") : text.index("**What it costs.** A token of Qwen2.5-VL-7B")]
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows.strip().splitlines()[2:]]
+    shown = {name: [int(cell.replace(",", "")) for cell in (small, large)] for name, _, small, large, _ in cells}
+    assert shown == tokens_of_pictures()
+
+
+def test_a_picture_token_of_qwen_7b_keeps_56_kib_and_the_largest_picture_896_mib():
+    text = Qwen2_5_VLConfig(
+        text_config=dict(hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4)
+    ).text_config
+    layer = 2 * text.num_key_value_heads * (text.hidden_size // text.num_attention_heads) * 2
+    assert layer * text.num_hidden_layers == 56 * 2**10
+    assert 16384 * 56 * 2**10 == 896 * 2**20
+
+
+def test_fewer_pixels_are_fewer_tokens_and_less_cache():
+    found = re.findall(r"at most (\d+): (\d+) tokens from (\d+) patches, cache (\d+)", run(IMAGES).stdout)
+    most, tokens, patches, cache = ([int(row[column]) for row in found] for column in range(4))
+    assert all(fewer <= limit for fewer, limit in zip(tokens, most, strict=True))
+    assert patches == [4 * count for count in tokens]
+    assert tokens == sorted(tokens, reverse=True) and cache == sorted(cache, reverse=True) and cache[2] < cache[0] / 5
+
+
+def test_sdpa_runs_a_call_for_each_window_of_the_encoder(monkeypatch):
+    made, lengths = load(IMAGES), []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(query, *arguments, **options):
+        lengths.append(query.shape[-2])
+        return real(query, *arguments, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    inputs = made.processor(images=[made.picture], size={"shortest_edge": 3136, "longest_edge": 16384 * 28**2}, return_tensors="pt")
+    made.model.model.visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+    assert len([length for length in lengths if length <= 64]) == 70  # one windowed layer, windows of 112 pixels
+    assert lengths.count(3996) == 1  # one full layer
+    encoder = Qwen2_5_VLConfig().vision_config
+    assert (encoder.depth, len(encoder.fullatt_block_indexes)) == (32, 4)
+
+
+def test_each_part_takes_its_own_attention_and_one_dtype():
+    parts = {"vision_config": "eager", "text_config": "sdpa"}
+    config = load(IMAGES).config
+    model = AutoModelForImageTextToText.from_config(config, attn_implementation=parts, dtype=torch.bfloat16)
+    assert model.model.visual.config._attn_implementation == "eager"
+    assert model.model.language_model.config._attn_implementation == "sdpa"
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+
+
+def test_max_pixels_works_when_the_processor_is_made_and_warns_in_a_call():
+    picture = load(IMAGES).picture
+    limit = 128 * 28**2
+    made = Qwen2VLImageProcessorPil(max_pixels=limit)(images=[picture], return_tensors="pt")
+    assert int(made["image_grid_thw"].prod()) // 4 <= 128
+    with pytest.warns(FutureWarning, match="size="):
+        Qwen2VLImageProcessorPil()(images=[picture], min_pixels=3136, max_pixels=limit, return_tensors="pt")
+
+
+def test_picture_tokens_that_are_cut_off_give_the_message_of_the_page():
+    made = load(IMAGES)
+    assert raised(made.model, made.ids[:, :-10], **made.inputs) == error("image_tokens")
+
+
+def test_continuous_batching_takes_token_ids_and_no_pixels():
+    assert "pixel_values" not in inspect.signature(LlamaForCausalLM.generate_batch).parameters
+    assert inspect.signature(LlamaForCausalLM.generate_batch).parameters["inputs"].annotation == list[list[int]]
 
 
 # Questions

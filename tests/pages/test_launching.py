@@ -6,10 +6,13 @@ Every job that a test starts has a time-out, after which all its processes are k
 import ast
 import contextlib
 import importlib.util
+import inspect
+import mmap
 import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +20,9 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
+import accelerate.launchers
 import jsonschema
 import jupytext
 import psutil
@@ -31,7 +36,11 @@ from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 from kubernetes_schemas import JOBSET, TRAINJOB
 from programs import ROOT, SNIPPETS, run
 from torch.distributed.constants import default_pg_timeout
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend, static_tcp_rendezvous
 from torch.distributed.flight_recorder.components.config_manager import JobConfig
+from transformers import TrainingArguments
+from transformers import trainer_jit_checkpoint as jit_checkpoint
 
 from evidence.launch import run_ranks
 
@@ -698,3 +707,44 @@ def test_torchrun_sets_one_thread_for_each_process_and_says_so(monkeypatch, capl
     monkeypatch.delenv("OMP_NUM_THREADS")
     arguments_of("--nproc-per-node", "1", "train.py")
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+# What readers ask
+
+
+def test_torchruns_stores_ask_for_libuv_whatever_the_variable_says_and_windows_has_none():
+    for store in (static_tcp_rendezvous, c10d_rendezvous_backend):
+        assert "TCPStore(" in inspect.getsource(store) and "use_libuv" not in inspect.getsource(store)
+    assert "use_libuv: bool = True" in dist.TCPStore.__init__.__doc__
+    with mock.patch.object(sys, "platform", "win32"):
+        assert sys.modules["torch.distributed.rendezvous"]._get_use_libuv_from_query_dict({}) is False
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    message = (FOLDER / "errors" / "libuv.txt").read_text().strip().removeprefix("RuntimeError: ")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code:
+        assert code.find(message.encode()) >= 0
+
+
+def test_trainer_saves_at_sigterm_when_asked_and_torchrun_kills_after_30_seconds(tmp_path):
+    assert TrainingArguments(tmp_path).enable_jit_checkpoint is False
+    handlers = jit_checkpoint.CheckpointManager(trainer=mock.Mock())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        handlers.setup_signal_handler()
+        assert signal.getsignal(signal.SIGTERM) == handlers._sigterm_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert inspect.signature(LocalElasticAgent._shutdown).parameters["timeout"].default == 30
+
+
+def test_the_notebook_launcher_says_that_cuda_was_initialized_before():
+    says = "has been initialized before the `notebook_launcher` could create a forked subprocess"
+    assert says in inspect.getsource(accelerate.launchers.notebook_launcher)
+    assert says.replace("`", "") in " ".join((ROOT / "docs/training/launching.md").read_text().split())
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_launching.yml").read_text())
+    sections = set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / "training" / "launching.md").read_text()))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)

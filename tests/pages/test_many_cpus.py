@@ -379,6 +379,17 @@ def test_the_slow_network_is_a_new_one_and_lets_both_directions_through():
     ]
 
 
+def test_gloo_has_all_to_all():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        received, parts = torch.empty(2), [torch.empty(2)]
+        dist.all_to_all_single(received, torch.ones(2))
+        dist.all_to_all(parts, [torch.ones(2)])
+    finally:
+        dist.destroy_process_group()
+    assert received.tolist() == parts[0].tolist() == [1, 1]
+
+
 def test_gloo_says_that_the_interface_is_not_there(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth9")
     with pytest.raises(RuntimeError) as failed:

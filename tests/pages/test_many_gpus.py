@@ -2,10 +2,13 @@
 
 import functools
 import inspect
+import math
+import re
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from programs import SNIPPETS, run
 from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -243,3 +246,33 @@ def test_the_commands_show_topology_and_links_and_keep_what_nccl_says_of_its_way
         "nvidia-smi nvlink --status",
         "torchrun --nproc-per-node 2 measure_link.py: INFO via P2P",
     ]
+
+
+# What readers ask
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "training" / "many-gpus.md").read_text()
+
+
+def test_the_table_of_how_many_gpus_is_the_formula_above_it():
+    rows = re.findall(r"^\| (\d+) billion \| `([\d,]+) GB` \| (\d+)(?:, so take (\d+))? \|$", PAGE, re.M)
+    assert len(rows) == 4
+    for billions, state, least, taken in rows:
+        assert 16 * int(billions) == int(state.replace(",", ""))
+        assert math.floor(16 * int(billions) / (0.7 * 80)) <= int(least) <= math.ceil(16 * int(billions) / (0.7 * 80))
+        assert int(taken or least) * 0.7 * 80 >= 16 * int(billions)
+
+
+def test_the_plan_says_the_same_of_8b_and_32b():
+    assert not found("llama3-8b", "H100", 2)["FSDP2"].fits
+    assert found("llama3-8b", "H100", 4)["FSDP2"].fits
+    assert not found("qwen2.5-32b", "H100", 8)["FSDP2"].fits
+    assert found("qwen2.5-32b", "H100", 16, nodes=2, network="InfiniBand NDR")["FSDP2"].fits
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((Path(__file__).parents[1] / "data" / "questions_many_gpus.yml").read_text())
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 15 for question in questions)

@@ -5,12 +5,15 @@ import functools
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
-from accelerate import ParallelismConfig
+import yaml
+from accelerate import ParallelismConfig, big_modeling
 from programs import ROOT, run
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer
+from torch.distributed.pipelining import schedules
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3NextConfig, Trainer
 from transformers.distributed import DistributedConfig
 from transformers.masking_utils import find_packed_sequence_indices
 
@@ -335,3 +338,56 @@ def test_every_program_names_its_launch_command(path):
         in lines[0] + lines[2]
         or path.name == "one_process.py"
     )
+
+
+# What readers ask
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    config = Qwen3NextConfig(num_hidden_layers=4, vocab_size=100, num_experts=4)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
+
+
+def test_three_of_four_layers_of_a_hybrid_are_linear_and_accelerate_refuses_to_cut_their_sequence(hybrid):
+    assert hybrid.config.layer_types.count("linear_attention") == 3
+    with pytest.raises(ValueError) as refused:
+        big_modeling._refuse_recurrent_layers_under_sequence_parallelism(hybrid)
+    assert f"ValueError: {refused.value}" == (FOLDER / "errors" / "recurrent.txt").read_text().strip()
+
+
+def test_accelerate_refuses_a_ring_for_hybrids_and_for_sliding_windows(hybrid):
+    windows = SimpleNamespace(config=SimpleNamespace(layer_types=["sliding_attention", "full_attention"]))
+    for model in (hybrid, windows):
+        with pytest.raises(ValueError, match="Context parallelism does not support attention layers of type"):
+            big_modeling._attach_context_parallel_hooks(model)
+
+
+def test_dual_pipe_v_wants_two_stages_for_each_rank_and_as_many_micro_batches_as_stages():
+    def schedule(stages, micro_batches):
+        found = [mock.Mock(group_size=2, group_rank=0, num_stages=4, stage_index=number) for number in range(stages)]
+        return schedules.ScheduleDualPipeV(found, micro_batches)
+
+    with mock.patch.object(schedules, "_check_torch_compile_compatibility"):
+        with pytest.raises(ValueError, match="exactly 2 stages per rank"):
+            schedule(3, 8)
+        with pytest.raises(
+            ValueError, match="at least as many microbatches as stages, but got 3 microbatches and 4 stages"
+        ):
+            schedule(2, 3)
+
+
+def test_transformers_exchanges_tokens_by_all_to_all_and_knows_no_deep_ep():
+    from transformers.distributed.expert_parallel import EPImplementationInterface
+
+    assert "all_to_all" in EPImplementationInterface._global_mapping
+    assert not [name for name in EPImplementationInterface._global_mapping if "deepep" in name.lower()]
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_model_parallelism.yml").read_text())
+    sections = set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / "training" / "model-parallelism.md").read_text()))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)

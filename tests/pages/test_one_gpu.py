@@ -7,8 +7,9 @@ import warnings
 
 import pytest
 import torch
+import yaml
 from accelerate.utils import find_executable_batch_size
-from programs import SNIPPETS, run
+from programs import ROOT, SNIPPETS, run
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from transformers import (
     AutoModelForCausalLM,
@@ -124,6 +125,18 @@ def test_auto_find_batch_size_leaves_gradient_accumulation_as_it_is(rows):
 
 
 # Gradient accumulation
+
+
+def test_accumulation_with_accelerate_and_in_plain_pytorch_is_the_same_training():
+    losses_of_a_loop = run("one_gpu/accumulation_pytorch.py").stdout.split()
+    assert len(losses_of_a_loop) == 4
+    assert run("one_gpu/accumulation_accelerate.py").stdout.split() == losses_of_a_loop
+
+
+def test_mixed_precision_and_checkpointing_with_accelerate_and_in_plain_pytorch_are_the_same_training():
+    losses_of_a_loop = run("one_gpu/loop_pytorch.py").stdout.split()
+    assert len(losses_of_a_loop) == 4
+    assert run("one_gpu/loop_accelerate.py").stdout.split() == losses_of_a_loop
 
 
 def test_accumulation_gives_the_loss_of_one_large_batch(rows):
@@ -397,3 +410,21 @@ def test_accelerate_leaves_the_first_and_last_linear_layer_out_of_fp8():
 
     assert AORecipeKwargs().module_filter_func is None
     assert "layers_to_filter=[first_linear, last_linear]" in inspect.getsource(ao.convert_model_to_fp8_ao)
+
+
+def test_a_weight_near_one_freezes_before_a_weight_of_the_usual_size():
+    for rate, moves in ((1e-3, [True, False]), (1e-2, [True, True])):
+        weights = torch.tensor([0.02, 1.0], dtype=torch.bfloat16)
+        assert (weights - rate != weights).tolist() == moves
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_one_gpu.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 40
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

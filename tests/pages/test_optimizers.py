@@ -3,14 +3,17 @@
 import copy
 import functools
 import inspect
+import re
 import warnings
+from pathlib import Path
 
 import bitsandbytes
 import pytest
 import torch
+import yaml
 from bitsandbytes.optim import GlobalOptimManager
 from peft import LoraConfig, get_peft_model
-from programs import SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run
 from schedulefree import AdamWScheduleFree
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
@@ -30,7 +33,7 @@ from dryrun.trace import training_step
 ERRORS = SNIPPETS / "optimizers" / "errors"
 TRAINING = [
     "optimizers/adafactor.py", "optimizers/adamw.py", "optimizers/apollo.py", "optimizers/bitsandbytes_8bit.py",
-    "optimizers/bitsandbytes_all_8bit.py", "optimizers/galore.py", "optimizers/lomo.py", "optimizers/muon.py",
+    "optimizers/bitsandbytes_all_8bit.py", "optimizers/galore.py", "optimizers/groups.py", "optimizers/lomo.py", "optimizers/muon.py",
     "optimizers/schedule_free.py", "optimizers/torchao_4bit.py",
 ]  # fmt: skip
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
@@ -515,3 +518,31 @@ def test_under_lora_only_the_adapters_have_state():
     optimizer = optimizer_of(model, "adamw_torch_fused")
     assert {id(p) for p in optimizer.state} == {id(p) for p in model.parameters() if p.requires_grad}
     assert all("lora_" in name for name, p in model.named_parameters() if p.requires_grad)
+
+
+def test_the_schedule_scales_each_group_by_its_own_rate():
+    assert run("optimizers/groups.py").stdout.splitlines()[-1] == "the schedule scales: 0.001 0.0001"
+
+
+@pytest.mark.parametrize("argument", ["block_wise", "percentile_clipping"])
+def test_bitsandbytes_refuses_what_version_0_50_removed(argument):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{argument}'"):
+        bitsandbytes.optim.AdamW8bit([torch.nn.Parameter(torch.ones(8))], **{argument: 100})
+
+
+def test_bitsandbytes_brings_libraries_for_cuda_12_8_13_rocm_and_xpu():
+    names = {path.stem for path in Path(bitsandbytes.__file__).parent.glob("libbitsandbytes_*.so")}
+    for accelerator in ("cuda128", "cuda13", "rocm", "xpu"):
+        assert any(f"_{accelerator}" in name for name in names), names
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_optimizers.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 40
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+import yaml
 from programs import ROOT, SNIPPETS, run
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
@@ -170,3 +171,19 @@ def test_fused_adamw_runs_on_all_three_and_foreach_not_on_apple():
     assert {"cuda", "xpu", "mps"} <= set(_foreach_utils._get_fused_kernels_supported_devices())
     assert {"cuda", "xpu"} <= set(_foreach_utils._get_foreach_kernels_supported_devices())
     assert "mps" not in _foreach_utils._get_foreach_kernels_supported_devices()
+
+
+def test_warmup_steps_below_one_are_a_share_of_all_steps(tmp_path):
+    assert TrainingArguments(tmp_path, use_cpu=True, warmup_steps=0.1).get_warmup_steps(200) == 20
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_twenty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_own_loop.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 20
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

@@ -2,6 +2,7 @@
 
 import ast
 import ctypes.util
+import inspect
 import json
 import logging
 import re
@@ -16,12 +17,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import yaml
 from accelerate import Accelerator
 from accelerate.state import GradientState
 from programs import ROOT, run
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
@@ -478,7 +480,7 @@ def test_deepspeed_sends_16_bit_gradients_in_bf16():
     assert DeepSpeedEngine.communication_data_type.fget(engine) == torch.bfloat16
 
 
-@pytest.mark.parametrize("name", ["zero3.json", "zero3_hpz.json"])
+@pytest.mark.parametrize("name", ["zero3.json", "zero3_hpz.json", "zero3_experts.json"])
 def test_the_deepspeed_files_are_strict_json_and_deepspeed_accepts_them(name):
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 
@@ -544,3 +546,66 @@ def test_a_micro_batch_that_differs_from_trainers_is_refused():
     with pytest.raises(ValueError) as failed:
         config.trainer_config_finalize(arguments, model, num_training_steps=4)
     assert raised(failed) == error("mismatch")
+
+
+# What readers ask
+
+
+def test_deepspeed_gathers_the_blocks_of_three_mixtures_whole_and_of_others_those_that_are_named():
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3
+
+    known = DeepSpeedZeroConfig(stage=3).leaf_module.classes
+    assert {name.rpartition(".")[2] for name in known} == {
+        "MixtralSparseMoeBlock", "Qwen2MoeSparseMoeBlock", "Qwen3MoeSparseMoeBlock",
+    }  # fmt: skip
+    config = json.loads((FOLDER / "zero3_experts.json").read_text())
+    (named,) = DeepSpeedZeroConfig(**config["zero_optimization"]).leaf_module.classes
+    assert hasattr(modeling_deepseek_v3, named)
+
+
+def test_bf16_and_fp32_weights_in_one_layer_are_refused(mesh):
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).bfloat16())
+    fully_shard(layer, mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    with pytest.raises(AssertionError, match="FSDP expects uniform original parameter dtype"):
+        layer(torch.ones(1, 4))
+
+
+def test_a_checkpoint_written_from_a_thread_is_that_of_dcp_save(mesh, tmp_path):
+    model = torch.nn.Linear(4, 4)
+    fully_shard(model, mesh=mesh)
+    saved = dcp.async_save({"model": model.state_dict()}, checkpoint_id=str(tmp_path / "thread"))
+    saved.result()
+    state = {"model": {name: torch.zeros_like(value) for name, value in model.state_dict().items()}}
+    dcp.load(state, checkpoint_id=str(tmp_path / "thread"))
+    assert all(
+        value.full_tensor().equal(model.state_dict()[name].full_tensor()) for name, value in state["model"].items()
+    )
+
+
+def test_a_full_checkpoint_of_accelerate_holds_the_adapter_alone(mesh):
+    from accelerate.utils.fsdp_utils import _get_model_state_dict
+    from peft import LoraConfig, get_peft_model
+    from torch.distributed.checkpoint.state_dict import StateDictOptions
+
+    model = get_peft_model(AutoModelForCausalLM.from_config(TINY), LoraConfig(target_modules="all-linear"))
+    fully_shard(model, mesh=mesh)
+    saved = _get_model_state_dict(model, adapter_only=True, sd_options=StateDictOptions(full_state_dict=True))
+    assert saved and all("lora_" in name and not isinstance(value, DTensor) for name, value in saved.items())
+
+
+def test_transformers_saves_weights_and_optimizer_in_shards():
+    from transformers.distributed import save_optimizer_distributed
+
+    assert (
+        "distributed_checkpoint" in inspect.signature(AutoModelForCausalLM.from_config(TINY).save_pretrained).parameters
+    )
+    assert [*inspect.signature(save_optimizer_distributed).parameters] == ["model", "optimizer", "checkpoint_dir"]
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_sharding.yml").read_text())
+    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
+    assert len({question["thread"] for question in questions}) >= 40
+    assert not [question for question in questions if question["section"] not in sections]
+    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)

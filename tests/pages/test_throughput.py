@@ -4,11 +4,15 @@ import functools
 import inspect
 import logging
 import re
+import subprocess
+import sys
 import warnings
 
 import pytest
 import torch
-from programs import SNIPPETS, load, run
+import trl
+import yaml
+from programs import ROOT, SNIPPETS, load, run
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from torch.utils.data import DataLoader
 from transformers import (
@@ -122,6 +126,12 @@ def test_every_program_of_the_page_trains_on_a_cpu(name):
 
 
 # torch.compile
+
+
+def test_a_loop_compiled_with_accelerate_and_in_plain_pytorch_is_the_same_training():
+    with_accelerate = run("throughput/compile_accelerate.py").stdout.split()
+    assert with_accelerate[-2:] == ["compiled:", "True"] and len(with_accelerate) == 6
+    assert run("throughput/compile_pytorch.py").stdout.split() == with_accelerate
 
 
 def test_by_default_the_length_becomes_dynamic_and_two_graphs_serve_all_lengths():
@@ -564,3 +574,43 @@ def test_one_row_more_than_a_tile_takes_a_second_wave():
 
 def test_the_vocabulary_is_padded_to_a_multiple_of_64():
     assert run("throughput/pad_vocabulary.py").stdout.endswith("50304 (50304, 64)\n")
+
+
+# Trainers, Windows, questions
+
+
+def test_workers_that_start_as_new_pythons_need_a_guard(tmp_path):
+    program = """
+from torch.utils.data import DataLoader
+{guard}print(len(list(DataLoader([1, 2], num_workers=1, multiprocessing_context="spawn"))))
+"""
+    made = []
+    for guard in ("", 'if __name__ == "__main__": '):
+        (tmp_path / "train.py").write_text(program.format(guard=guard))
+        made.append(
+            subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        )
+    assert (
+        made[0].returncode
+        and "before the\n        current process has finished its bootstrapping phase" in made[0].stderr
+    )
+    assert made[1].stdout.split() == ["2"]
+
+
+def test_the_strategies_of_sampling_and_of_packing_are_those_of_the_page():
+    choices = TrainingArguments.__dataclass_fields__["train_sampling_strategy"].metadata["choices"]
+    assert set(choices) == {"random", "sequential", "group_by_length", "batch_rebalance"}
+    assert trl.SFTConfig.__dataclass_fields__["packing_strategy"].default == "bfd"
+    assert "train_batch_size * self.args.gradient_accumulation_steps" in inspect.getsource(Trainer._get_train_sampler)
+
+
+def anchors(page):
+    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+def test_forty_questions_of_readers_have_a_section_each():
+    questions = yaml.safe_load((ROOT / "tests/data/questions_throughput.yml").read_text())
+    assert len({question["url"] for question in questions}) >= 40
+    for question in questions:
+        page, _, section = question["answer"].partition("#")
+        assert section in anchors(page), question

@@ -168,6 +168,15 @@ jax.device_put(numpy.ones((6, 64)), NamedSharding(mesh, PartitionSpec("data", No
     assert error("divide") in said.stderr
 
 
+def test_the_price_of_a_billion_tokens_and_the_highest_price_of_a_chip_hour():
+    given = ["--hour", "2", "--rate", "7207", "--gpu-hour", "3", "--gpu-rate", "6667"]
+    said = run("tpu/price.py", *given).stdout.splitlines()
+    assert said == [
+        f"a billion tokens: TPU {2e9 / 3600 / 7207:.2f}, GPU {3e9 / 3600 / 6667:.2f}",
+        f"the TPU is cheaper below {3 * 7207 / 6667:.2f} for an hour of a chip",
+    ]
+
+
 # The page
 
 
@@ -176,9 +185,9 @@ def test_the_programs_are_short_enough_to_read():
     assert not problems
 
 
-def test_twenty_questions_of_readers_have_a_section_each():
+def test_the_questions_of_readers_have_a_section_each():
     sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
     asked = [question for question in QUESTIONS if question["page"] == "training/tpu"]
-    assert len({question["thread"] for question in asked}) >= 20
+    assert len({question["thread"] for question in asked}) >= 35
     assert not [question for question in asked if question["section"] not in sections]
     assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in asked)

@@ -4,12 +4,25 @@ A schedule is computed, never drawn by hand: tests/evidence/site/test_diagrams.p
 """
 
 from ...problems import nearest
-from . import accumulation, fsdp, hang, packing, pipeline, ring, roofline, strategy, tensor_parallel
+from . import (
+    accumulation,
+    buckets,
+    fsdp,
+    hang,
+    packing,
+    pipeline,
+    ring,
+    roofline,
+    strategy,
+    tensor_parallel,
+    three_ways,
+)
 from .svg import timeline
 
 __all__ = ["draw", "known", "timeline"]
 DIAGRAMS = {
     "accumulation": accumulation.diagram,
+    "buckets": buckets.diagram,
     "fsdp": fsdp.diagram,
     "hang": hang.diagram,
     "packed": packing.packed_diagram,
@@ -20,6 +33,7 @@ DIAGRAMS = {
     "roofline": roofline.diagram,
     "strategy": strategy.diagram,
     "tensor-parallel": tensor_parallel.diagram,
+    "three-ways": three_ways.diagram,
 }
 
 

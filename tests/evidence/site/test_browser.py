@@ -35,7 +35,7 @@ def visits(page):
 @every_page
 def test_a_page_asks_no_other_host_and_says_nothing_in_the_console(page):
     visit = visits(page)
-    assert {"assets/site.css", "assets/page.js"} <= visit.fetched.keys(), "something was kept: this is no first visit"
+    assert {"assets/site.css", "assets/site.js"} <= visit.fetched.keys(), "something was kept: this is no first visit"
     assert (visit.hosts, visit.messages) == (set(), [])
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 import torch.distributed as dist
+from accelerate import infer_auto_device_map
 from bs4 import BeautifulSoup
 from built import ROOT
 from small_site import block, render
@@ -13,11 +14,11 @@ from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from transformers import LlamaConfig
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from dryrun.hardware import accelerator
 from evidence.site import diagrams
-from evidence.site.diagrams import accumulation, fsdp, packing, pipeline, ring, roofline, strategy, tensor_parallel
+from evidence.site.diagrams import accumulation, fsdp, packing, pipeline, ring, roofline, strategy, tensor_parallel, three_ways
 from evidence.site.diagrams.svg import LETTER, WIDTHS, decisions, timeline
 
 DRAWN = {name: diagrams.draw(name) for name in diagrams.DIAGRAMS}
@@ -284,6 +285,43 @@ def test_a_block_split_as_drawn_gives_the_whole_product_by_one_sum():
     words = {"colwise": "columns", "rowwise": "rows"}
     for name, split in tensor_parallel.SPLIT.items():
         assert words[plan[f"layers.*.mlp.{name}"]] == split
+
+
+def test_layers_in_turn_are_visited_by_real_generation_in_the_order_of_the_drawing(monkeypatch):
+    """The map is that of Accelerate for four GPUs of one size; the order, that in which `generate` calls the layers."""
+    layers = 8
+    shape = dict(vocab_size=16, hidden_size=32, intermediate_size=64, num_attention_heads=2, num_hidden_layers=layers)
+    model = LlamaForCausalLM(LlamaConfig(**shape, eos_token_id=None, bos_token_id=None)).eval()
+    size = sum(weight.nbytes for weight in model.model.layers[0].parameters())
+    room = dict.fromkeys(range(three_ways.GPUS), round(2.7 * size))
+    room[0] = round(3.2 * size)  # Accelerate leaves room for a layer there
+    monkeypatch.setattr("accelerate.utils.modeling.get_max_memory", dict)  # it asks whether the GPUs are there
+    places = infer_auto_device_map(model, max_memory=room, no_split_module_classes=["LlamaDecoderLayer"])
+    gpus = [places[f"model.layers.{number}"] for number in range(layers)]
+    assert gpus == sorted(gpus) and set(gpus) == set(range(three_ways.GPUS))
+    visited = []
+    for layer, gpu in zip(model.model.layers, gpus):
+        layer.register_forward_pre_hook(lambda *_, gpu=gpu: visited.append(gpu))
+    model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=2, do_sample=False)
+    turns = [gpu for gpu, before in zip(visited, [None, *visited]) if gpu != before]
+    lanes = three_ways.in_turn()
+    drawn = sorted((start, gpu) for gpu, blocks in lanes.items() for start, *_ in blocks)
+    assert turns == [gpu for _, gpu in drawn]
+    assert [three_ways.layers(gpu) for gpu in range(4)] == [(1, 20), (21, 40), (41, 60), (61, 80)]
+
+
+def test_three_ways_take_the_same_time_and_make_the_tokens_that_their_work_allows():
+    ways = three_ways.ways()
+    for _, lanes, _ in ways:
+        for blocks in lanes.values():
+            ends = [start + length for start, length, *_ in blocks]
+            assert all(later[0] >= end for end, later in zip(ends, blocks[1:]))
+            assert ends[-1] <= three_ways.END + 1e-9
+    turn, split, copies = (three_ways.tokens(lanes, apart) for _, lanes, apart in ways)
+    one = three_ways.END / three_ways.GPUS  # tokens that one GPU makes alone, were it large enough
+    assert turn == one
+    assert split == three_ways.END // (1 + three_ways.SUMS) and one < split < three_ways.GPUS * one
+    assert copies == three_ways.GPUS * one
 
 
 def test_the_roofline_is_that_of_the_data_sheet_and_its_ridge_is_where_both_limits_meet():

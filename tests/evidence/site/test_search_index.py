@@ -28,12 +28,12 @@ def test_a_section_begins_with_its_own_first_sentence_also_behind_a_table(slimme
         "Method Speed plain 1 2.5x <p>It needs <code>Ampere</code> or later. On others it fails.</p> <p>More.</p>"
     )
     texts, _ = slimmed({"a/#b": table_first})
-    assert texts == {"a/#b": "It needs Ampere or later.\nMethod Speed plain 1 others fails. More."}
+    assert texts == {"a/#b": "It needs Ampere or later.\nmethod speed plain 1 others fails more"}
 
 
 def test_words_that_only_lead_to_the_next_sentence_are_no_teaser(slimmed):
     text = "<p><strong>What it does.</strong> LoRA freezes the weights of the model. It trains less.</p>"
-    assert slimmed({"a/#b": text})[0]["a/#b"] == "LoRA freezes the weights of the model.\ntrains less."
+    assert slimmed({"a/#b": text})[0]["a/#b"] == "LoRA freezes the weights of the model.\ntrains less"
 
 
 def test_a_section_without_prose_keeps_its_words(slimmed):
@@ -45,11 +45,16 @@ def test_a_long_sentence_is_cut_where_the_result_ends(slimmed):
     assert len(text.split("\n")[0]) == search_index.LONGEST
 
 
+def test_a_word_stands_at_most_twice_after_the_first_sentence(slimmed):
+    text = "<p>One sentence of ordinary length.</p><pre><code>Loss loss.LOSS = loss(batch)</code></pre>"
+    assert slimmed({"a/#b": text})[0]["a/#b"] == "One sentence of ordinary length.\nloss loss batch"
+
+
 def test_of_a_notebook_only_what_no_guide_says_is_kept_and_none_of_its_numbers(slimmed):
     text = "<p>A step. Then more.</p><pre><code>quagmire = step(1.25)\nprint(quagmire, 3)</code></pre>"
     texts, _ = slimmed({"notebooks/a/#b": text, "a/#b": "<p>Then a step. It can print more.</p>"})
     assert texts["notebooks/a/#b"] == "A step.\nquagmire step"
-    assert texts["a/#b"] == "Then a step.\nprint more."
+    assert texts["a/#b"] == "Then a step.\nprint more"
 
 
 def test_the_ledger_is_found_as_a_page_and_repeats_no_claim(slimmed):

@@ -32,6 +32,7 @@ def slimmed(tmp_path):
         (".by-script{b:c}", ".by-script{b:c}"),
         (":root{--taken:url('a;{b}');--other:1px;b:var(--taken)}", ":root{--taken:url('a;{b}');b:var(--taken)}"),
         (':root{--other:url("a)b;c}");--taken:1}a{b:var(--taken)}', ":root{--taken:1}a{b:var(--taken)}"),
+        (".tabbed-set>input{b:c}.used{b:c}", ".used{b:c}"),
         (":root{--ours:1}.used--modified:hover{b:c}", ":root{--ours:1}.used--modified:hover{b:c}"),
     ],
 )

@@ -1,0 +1,237 @@
+"""docs/training/post-training.md: its programs do what it says, and TRL decides what it says that TRL decides."""
+
+import json
+import re
+
+import pytest
+import torch
+import trl
+import yaml
+from datasets import Dataset
+from peft import LoraConfig
+from programs import ROOT, SNIPPETS, run
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+
+from evidence.site.links import anchors_of
+
+FOLDER = SNIPPETS / "post_training"
+PAGE = ROOT / "docs" / "training" / "post-training.md"
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_post_training.yml").read_text(encoding="utf-8"))
+ON_CPU = {"use_cpu": True, "report_to": "none"}
+
+
+@pytest.fixture(scope="module")
+def tried():
+    """What the commands of the section on trying without a GPU leave."""
+    beside = [f"post_training/{name}" for name in ("tiny.py", "sft.py", "dpo.py", "grpo.py", "sft.json", "dpo.json", "grpo.json")]
+    return run("post_training/try.sh", beside=beside, environment={"OMP_NUM_THREADS": 1}, timeout=1200)
+
+
+@pytest.fixture(scope="module")
+def tiny(tried):
+    return str(tried.folder / "tiny")
+
+
+def rows(name, number=8):
+    return Dataset.from_list([json.loads((FOLDER / f"{name}.json").read_text())] * number)
+
+
+def adapter():
+    return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def sft(tiny, folder, data=None, model=None, peft_config=None, quantization_config=None, **arguments):
+    return SFTTrainer(model or tiny, args=SFTConfig(folder, **ON_CPU, **arguments), train_dataset=data or rows("sft"),
+                      peft_config=peft_config, quantization_config=quantization_config)  # fmt: skip
+
+
+def dtypes(model, trained):
+    return {parameter.dtype for parameter in model.parameters() if parameter.requires_grad == trained and parameter.is_floating_point()}
+
+
+def error(name):
+    return (FOLDER / "errors" / f"{name}.txt").read_text().strip().removeprefix("ValueError: ")
+
+
+def test_the_programs_leave_an_adapter_of_each_method(tried):
+    for folder in ("adapter", "preferred"):
+        assert (tried.folder / folder / "adapter_model.safetensors").exists()
+
+
+def test_the_reward_rises_where_some_answers_are_right(tried):
+    rewards = [float(value) for value in re.findall(r"'reward': '([\d.]+)'", tried.stdout)]
+    assert len(rewards) == 20
+    assert rewards[0] < 0.3 < 0.6 < sum(rewards[-5:]) / 5
+
+
+def test_all_weights_are_trained_with_the_reference_computed_before(tried):
+    made = run("post_training/dpo.py", "--model", "tiny", "--data", "dpo.jsonl", "--steps", 1, "--full", start=tried.folder)
+    assert "Computing reference log probs" in made.stderr
+    assert AutoModelForCausalLM.from_pretrained(made.folder / "preferred").dtype == torch.float32
+
+
+def test_the_program_trains_on_weights_in_4_bits_too(tried):
+    made = run("post_training/sft.py", "--model", "tiny", "--data", "sft.jsonl", "--steps", 1, "--four-bit", start=tried.folder)
+    assert (made.folder / "adapter" / "adapter_model.safetensors").exists()
+
+
+# fp32
+
+
+def test_trl_loads_in_fp32_what_transformers_loads_in_bf16(tiny, tmp_path):
+    assert AutoModelForCausalLM.from_pretrained(tiny).dtype == torch.bfloat16
+    assert dtypes(sft(tiny, tmp_path).model, trained=True) == {torch.float32}
+    for trainer, config, data in ((DPOTrainer, DPOConfig, "dpo"), (GRPOTrainer, GRPOConfig, "grpo")):
+        more = {"reward_funcs": lambda completions, **rest: [0.0] * len(completions)} if trainer is GRPOTrainer else {}
+        made = trainer(tiny, args=config(tmp_path, **ON_CPU), train_dataset=rows(data), **more)
+        assert dtypes(made.model, trained=True) == {torch.float32}
+
+
+def test_frozen_weights_stay_in_bf16_where_one_says_so_or_passes_the_model(tiny, tmp_path):
+    named = sft(tiny, tmp_path, model_init_kwargs={"dtype": "bfloat16"}, peft_config=adapter())
+    passed = sft(tiny, tmp_path, model=AutoModelForCausalLM.from_pretrained(tiny), peft_config=adapter())
+    for made in (named, passed):
+        assert dtypes(made.model, trained=False) == {torch.bfloat16}
+
+
+def test_what_qlora_leaves_unquantized_follows_the_dtype(tiny, tmp_path):
+    for said, expected in ((None, torch.float32), ({"dtype": "bfloat16"}, torch.bfloat16)):
+        four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+        made = sft(tiny, tmp_path, model_init_kwargs=said, peft_config=adapter(), quantization_config=four_bit)
+        assert made.model.get_input_embeddings().weight.dtype == expected
+
+
+# What TRL decides
+
+
+def test_the_defaults_of_the_table(tiny, tmp_path):
+    made = sft(tiny, tmp_path).args
+    assert (made.bf16, made.activation_checkpointing, made.max_length, made.learning_rate) == (True, True, 1024, 2e-5)
+    assert SFTConfig(tmp_path, fp16=True, **ON_CPU).bf16 is False
+    assert [config(tmp_path, **ON_CPU).learning_rate for config in (DPOConfig, GRPOConfig)] == [1e-6, 1e-6]
+
+
+def test_what_is_longer_loses_its_end_and_an_answer_behind_the_cut_is_dropped(tiny, tmp_path):
+    lengths = ((900, 400), (1200, 3))
+    data = Dataset.from_list([{"prompt": [{"role": "user", "content": "a" * asked}], "completion": [{"role": "assistant", "content": "b" * answer}]}
+                              for asked, answer in lengths])  # fmt: skip
+    kept = sft(tiny, tmp_path, data).train_dataset
+    assert [len(row["input_ids"]) for row in kept] == [1024]
+
+
+def learned(trainer):
+    row = next(iter(trainer.get_train_dataloader()))
+    return trainer.processing_class.decode([token for token in row["labels"][0].tolist() if token != -100])
+
+
+def test_prompt_and_completion_learn_the_completion_and_messages_learn_everything(tiny, tmp_path):
+    pair = json.loads((FOLDER / "sft.json").read_text())
+    messages = Dataset.from_list([{"messages": pair["prompt"] + pair["completion"]}] * 8)
+    assert "What" not in learned(sft(tiny, tmp_path)).replace(" ", "")
+    assert "What" in learned(sft(tiny, tmp_path, messages)).replace(" ", "")
+
+
+def test_assistant_only_loss_stops_where_it_knows_no_template_of_the_model(tiny, tmp_path):
+    pair = json.loads((FOLDER / "sft.json").read_text())
+    messages = Dataset.from_list([{"messages": pair["prompt"] + pair["completion"]}] * 8)
+    with pytest.raises(ValueError, match="template"):
+        sft(tiny, tmp_path, messages, assistant_only_loss=True)
+
+
+def test_about_thirty_families_have_a_template_for_training():
+    from pathlib import Path
+
+    families = {path.stem for path in (Path(trl.__file__).parent / "chat_templates").glob("*_training.jinja")}
+    assert 25 <= len(families) <= 40
+
+
+def test_a_padding_token_that_is_the_end_token_is_still_learned(tiny, tmp_path):
+    made = sft(tiny, tmp_path)
+    made.processing_class.pad_token = made.processing_class.eos_token
+    assert made.processing_class.eos_token in learned(made)
+
+
+# DPO and GRPO
+
+
+def test_dpo_holds_a_second_model_in_the_dtype_of_the_first_unless_it_need_not(tiny, tmp_path):
+    def reference(peft_config=None, **arguments):
+        config = DPOConfig(tmp_path, **ON_CPU, **arguments)
+        return DPOTrainer(tiny, args=config, train_dataset=rows("dpo"), peft_config=peft_config).ref_model
+
+    assert reference().dtype == torch.float32
+    assert reference(model_init_kwargs={"dtype": "bfloat16"}).dtype == torch.bfloat16
+    assert reference(peft_config=adapter()) is None
+    assert reference(precompute_ref_log_probs=True) is None
+
+
+def test_dpo_takes_the_sft_loss_beside_its_own(tmp_path):
+    assert DPOConfig(tmp_path, loss_type=["sigmoid", "sft"], **ON_CPU).loss_type == ["sigmoid", "sft"]
+
+
+def test_grpo_holds_a_second_model_with_beta_alone(tiny, tmp_path):
+    def reference(beta, peft_config=None):
+        config = GRPOConfig(tmp_path, beta=beta, **ON_CPU)
+        return GRPOTrainer(tiny, reward_funcs=lambda completions, **rest: [0.0] * len(completions), args=config,
+                           train_dataset=rows("grpo"), peft_config=peft_config).ref_model  # fmt: skip
+
+    assert GRPOConfig(tmp_path, **ON_CPU).beta == 0
+    assert reference(0.0) is None
+    assert reference(0.1) is not None
+    assert reference(0.1, adapter()) is None
+
+
+def test_accumulation_writes_more_answers_at_once_unless_steps_per_generation_says_otherwise(tmp_path):
+    accumulated = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
+    assert GRPOConfig(tmp_path, **ON_CPU, **accumulated).generation_batch_size == 64
+    assert GRPOConfig(tmp_path, **ON_CPU, **accumulated, steps_per_generation=1).generation_batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("divisible", {"per_device_train_batch_size": 1, **ON_CPU}), ("one_answer", {"num_generations": 1, **ON_CPU})],
+)
+def test_a_wrong_batch_is_refused_in_the_words_of_the_page(tmp_path, name, arguments):
+    with pytest.raises(ValueError) as refused:
+        GRPOConfig(tmp_path, **arguments)
+    assert str(refused.value) == error(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
+def test_without_use_cpu_bf16_is_refused(tmp_path):
+    with pytest.raises(ValueError) as refused:
+        SFTConfig(tmp_path)
+    assert str(refused.value) == error("no_bf16")
+
+
+def test_the_options_of_vllm_are_those_of_the_page(tmp_path):
+    made = GRPOConfig(tmp_path, **ON_CPU)
+    assert (made.vllm_mode, made.vllm_gpu_memory_utilization, made.vllm_enable_sleep_mode) == ("colocate", 0.3, False)
+    assert (made.vllm_max_model_length, made.ds3_gather_for_generation, made.use_transformers_continuous_batching) == (None, True, False)
+
+
+def test_the_metrics_of_the_page_are_logged(tried):
+    for name in ("frac_reward_zero_std", "completions/clipped_ratio", "rewards/margins", "rewards/chosen", "rewards/accuracies"):
+        assert f"'{name}'" in tried.stdout
+        assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_server_and_the_training_are_given_other_gpus():
+    stand_ins = {name: 'echo "$CUDA_VISIBLE_DEVICES: $@"' for name in ("trl", "accelerate")}
+    server, training = sorted(run("post_training/server.sh", stand_ins=stand_ins).stdout.splitlines(), reverse=True)
+    assert not set(server.split(":")[0].split(",")) & set(training.split(":")[0].split(","))
+    assert f"--num_processes {len(training.split(':')[0].split(','))} " in training
+    assert f"--tensor-parallel-size {len(server.split(':')[0].split(','))}" in server
+
+
+def test_the_install_line_names_the_versions_that_the_tests_use():
+    locked = (ROOT / "requirements" / "test.in").read_text() + (ROOT / "requirements" / "test.txt").read_text()
+    for package in (FOLDER / "install.sh").read_text().split()[2:]:
+        assert package in locked
+
+
+def test_forty_real_questions_have_their_section():
+    assert len({question["thread"] for question in QUESTIONS}) >= 40
+    for question in QUESTIONS:
+        assert question["section"] in anchors_of(PAGE), question
