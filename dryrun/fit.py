@@ -65,6 +65,7 @@ MEANING = {
 }
 AT_MOST_ONE = {"product", "product_fp32", "attention_forward", "attention_backward", "bandwidth", "overlap", "power_limited",
                "link", "streaming", "product_recent", "attention_recent", "attention_triton", "attention_cudnn"}  # fmt: skip
+TIMED = ("train", "forward", "prefill", "decode")
 FEWEST = 8  # rows of a source or GPU family that is held out alone
 OTHERS = "others"
 ROUNDS = 8
@@ -119,8 +120,14 @@ class Judged:
 def judged(rows):
     found = Judged()
     for row in rows:
-        if row.get("usable", True) and row.get("seconds") and row["kind"] in ("train", "forward", "prefill", "decode"):
-            found.add(row)
+        if not (row.get("usable", True) and row.get("seconds") and row["kind"] in TIMED):
+            continue
+        if row.get("power_limited"):  # then the peak of the data sheet is not that of the run
+            found.problems.append(
+                f"row {row['id']}: its GPUs are held below their power, and by how much is not stated"
+            )
+            continue
+        found.add(row)
     return found
 
 

@@ -44,7 +44,7 @@ STEPS = (
     ("0152", "FSDP2", None, ""),
     ("0081", "FSDP2", None, ""),
     ("0077", "FSDP2", 25, ""),
-    ("0105", "FSDP2", None, "its kernels of attention are of 2022, and the plan's are newer"),
+    ("0105", "FSDP2", None, ""),
     ("0038", "FSDP2", None, ""),
     ("0035", "FSDP2", None, ""),
     ("h2-0824", "DDP", None, "its author calls the machine a slow outlier"),

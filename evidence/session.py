@@ -25,10 +25,10 @@ class RestartNeeded(RuntimeError):
 def prepare(pins):
     """Installs each package of `pins`, {name: version}, that is not here in this version.
 
-    Raises RestartNeeded where a package was imported before it was replaced. In a checkout of the project packages stay as
-    they are: a record states the versions that ran.
+    Raises RestartNeeded where a package was imported before it was replaced. In a checkout of the project, and where
+    `make record` or a test runs the notebook, packages stay as they are: a record states the versions that ran.
     """
-    if has(OURS):
+    if has(OURS) and not _runs_for_the_project():
         _install(wanted(pins))
         _stop_if_stale(pins)
     if shell := _shell():
@@ -97,9 +97,13 @@ def _normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def _runs_for_the_project():
+    return bool({"EVIDENCE_RUN", "EVIDENCE_VERIFY"} & os.environ.keys())
+
+
 def _shell():
     """The IPython of a reader; None in a run of this project, which says itself how far it is."""
-    if {"EVIDENCE_RUN", "EVIDENCE_VERIFY"} & os.environ.keys() or "IPython" not in sys.modules:
+    if _runs_for_the_project() or "IPython" not in sys.modules:
         return None
     return sys.modules["IPython"].get_ipython()
 

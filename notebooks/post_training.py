@@ -171,7 +171,7 @@ def update(gpu, answer_tokens, batch=BATCH):
     writing = generation(MODEL, PROMPT, answer_tokens, gpu, batch=batch)
     learning = answer(Workload(MODEL, 8, PROMPT + answer_tokens, **LORA), Setting(gpu=gpu, precision="bf16"))
     times = BATCH // batch
-    return [{"value": getattr(time, "seconds") * count, "low": time.low * count, "high": time.high * count}
+    return [{"value": time.seconds * count, "low": time.low * count, "high": time.high * count}
             for time, count in ((writing, times), (learning.prediction, BATCH // 8))], learning
 
 

@@ -27,7 +27,9 @@ def without_indents(html):
 def join_scripts(site, names):
     """Writes the scripts of every page as one. Each is a block of its own, so none sees the names of another."""
     folder = Path(site)
-    Path(folder, JOINED).write_text("\n".join(Path(folder, name).read_text(encoding="utf-8") for name in map(str, names)))
+    Path(folder, JOINED).write_text(
+        "\n".join(Path(folder, name).read_text(encoding="utf-8") for name in map(str, names))
+    )
 
 
 def pack(site):

@@ -1,7 +1,7 @@
 """Material's search index, made smaller and clearer before anybody fetches it.
 
 A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, each at most
-twice, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
+three times, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
 repeats its guide and prints tables, so only what no guide says is kept of it. The ledger repeats the notebooks.
 The names that pages had lead to their places: they are no results of their own.
 """
@@ -23,7 +23,7 @@ WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
 DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
 PARTS = re.compile(r"[\s\u200b\-_,:;!?=\[\](){}<>'\"`/|*+%@#&~]+|\.(?!\d)")  # as mkdocs.yml parts words
-OFTEN = 2  # a word that stands in a section more often says no more about it
+OFTEN = 3  # a word that stands in a section more often says no more about it
 LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
 LEDGER = "evidence/ledger/#"
 COMMON = (
@@ -61,7 +61,9 @@ def _section(doc, explained):
     first = _first_sentence(_plain(paragraph[1])) if paragraph else ""
     words = _plain(doc["text"]).replace(first, "", 1).split()
     if len(words) > LARGE and sum(map(bool, map(NUMBER.match, words))) > MOST_NUMBERS * len(words):
-        words = dict.fromkeys(word for word in words if not NUMBER.match(word))  # else any message with a number finds it
+        words = dict.fromkeys(
+            word for word in words if not NUMBER.match(word)
+        )  # else any message with a number finds it
     rest = " ".join(word for word in words if word.lower().strip(".,:;") not in UNSAID and not DECIMAL.match(word))
     if _is_notebook(doc):
         words = dict.fromkeys(word for word in WORD.findall(rest) if not NUMBER.match(word))
@@ -70,11 +72,11 @@ def _section(doc, explained):
 
 
 def _seldom(text):
-    """The words of a text, as the search parts them, each at most OFTEN times."""
+    """The words of a text, as the search parts them, each at most OFTEN times. Numbers stay: they tell messages apart."""
     counts, kept = Counter(), []
     for word in filter(None, PARTS.split(text.lower())):
         counts[word] += 1
-        if counts[word] <= OFTEN:
+        if counts[word] <= OFTEN or NUMBER.match(word):
             kept.append(word)
     return " ".join(kept)
 

@@ -41,7 +41,11 @@ def _rules(css, known):
 
 
 def _can_meet(selector, known):
-    return "[dir=rtl]" not in selector and ".tabbed-" not in selector and set(CLASS.findall(EITHER.sub("", selector))) <= known
+    return (
+        "[dir=rtl]" not in selector
+        and ".tabbed-" not in selector
+        and set(CLASS.findall(EITHER.sub("", selector))) <= known
+    )
 
 
 def _blocks(css):

@@ -73,7 +73,9 @@ def markdown(html, url, address="", twins=()):
     for button in soup.select("button.claim"):
         button.replace_with(_figure(button))
     for tabs in soup.select(".tabbed-set"):
-        for label, block in zip(tabs.select(":scope > .tabbed-labels > label"), tabs.select(":scope > .tabbed-content > *")):
+        for label, block in zip(
+            tabs.select(":scope > .tabbed-labels > label"), tabs.select(":scope > .tabbed-content > *")
+        ):
             block.insert(0, label.wrap(soup.new_tag("p")))
             label.name = "strong"
     for title in soup.select(".admonition-title, summary, figcaption"):

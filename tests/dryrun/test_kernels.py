@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dryrun import adapters, trace, workload
+from dryrun import adapters, roofline, trace, workload
 from dryrun.gpu_operators import GpuOperators
-from dryrun.kernels import Recorder, eager, fused
+from dryrun.kernels import Kernel, Recorder, eager, fused
 from dryrun.workload import Workload, run
 
 SIZES = '{"name": "llama", "hidden": 256, "layers": %d, "heads": 8, "kv_heads": 2, "ffn": 512, "vocab": 1000}'
@@ -119,3 +119,11 @@ def test_a_trace_is_kept_and_found_again(tmp_path, monkeypatch):
     first = workload.traced(Workload(SIZES % 2, 2, 64))
     monkeypatch.setattr(workload, "run", None)
     assert workload.traced(Workload(SIZES % 2, 2, 64)).kernels == first.kernels
+
+
+def test_a_decoded_token_reads_only_the_experts_that_it_chose():
+    rows, n, k, experts = 2, 64, 32, 8
+    chosen = Kernel("forward", "product", "bfloat16", 2 * rows * n * k, (1, n, k, experts), 10**9, 1)
+    every = chosen._replace(flops=2 * experts * n * k)
+    assert roofline._weights_read(chosen, 1.0, chosen.bytes) == 2 * rows * (n + k) + rows * n * k
+    assert roofline._weights_read(every, 1.0, every.bytes) == every.bytes

@@ -211,6 +211,8 @@ def packages(tmp_path, monkeypatch):
     for name, version in {"accelerate": "1.14.0", "mine": "5.15.0", "matplotlib": "3.10.0"}.items():
         made.put(name, version)
     made.put("evidence_of_colab", "0.1.0")
+    for variable in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(session, "OURS", "evidence_of_colab")
     monkeypatch.setattr(session, "has", lambda name: name != "torchao" and bool(session._version(name)))
     monkeypatch.setattr(session, "_replaced", set())
@@ -249,12 +251,19 @@ def test_a_package_imported_before_it_was_replaced_stops_the_notebook_until_the_
 def test_a_package_that_something_else_replaced_after_its_import_stops_it_too(packages):
     sys.modules["accelerate"] = SimpleNamespace(__version__="1.14.0", __file__="x")
     packages.put("accelerate", "1.15.0")
-    with pytest.raises(session.RestartNeeded, match="Restart the session, then Run all: Python has older files in memory, of accelerate$"):
+    with pytest.raises(
+        session.RestartNeeded,
+        match="Restart the session, then Run all: Python has older files in memory, of accelerate$",
+    ):
         session.prepare(PINS)
     assert packages.asked == []
 
 
-def test_in_a_checkout_packages_stay_as_they_are(packages, monkeypatch):
+def test_in_a_checkout_and_in_a_run_of_the_project_packages_stay_as_they_are(packages, monkeypatch):
+    for name in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
+        monkeypatch.setenv(name, "tiny")
+        session.prepare(PINS)
+        monkeypatch.delenv(name)
     monkeypatch.setattr(session, "OURS", "no-such-package")
     session.prepare(PINS)
     assert packages.asked == []

@@ -359,8 +359,8 @@ def test_a_model_spread_by_device_map_is_refused_in_a_distributed_mode():
 
 
 def test_qlora_under_ddp_has_a_4_bit_copy_on_each_rank():
-    printed = run("data_parallel/quantized.py", processes=2).stdout
-    assert printed.splitlines()[-1] == "distributed: 2 copies in torch.uint8"
+    printed = run("data_parallel/quantized.py", processes=2).ranks[0].stdout
+    assert "distributed: 2 copies in torch.uint8" in printed.splitlines()
 
 
 def test_an_expert_without_tokens_leaves_no_parameter_without_a_gradient():

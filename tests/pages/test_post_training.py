@@ -205,10 +205,19 @@ def test_without_use_cpu_bf16_is_refused(tmp_path):
     assert str(refused.value) == error("no_bf16")
 
 
+def test_continuous_batching_leaves_the_whole_model_in_bf16(tiny, tmp_path):
+    config = GRPOConfig(tmp_path, max_steps=1, max_completion_length=4, use_transformers_continuous_batching=True, **ON_CPU)
+    made = GRPOTrainer(tiny, reward_funcs=lambda completions, **rest: [0.0] * len(completions), args=config, train_dataset=rows("grpo"))
+    assert dtypes(made.model, trained=True) == {torch.float32}
+    made.train()
+    assert dtypes(made.model, trained=True) == {torch.bfloat16}
+
+
 def test_the_options_of_vllm_are_those_of_the_page(tmp_path):
     made = GRPOConfig(tmp_path, **ON_CPU)
     assert (made.vllm_mode, made.vllm_gpu_memory_utilization, made.vllm_enable_sleep_mode) == ("colocate", 0.3, False)
     assert (made.vllm_max_model_length, made.ds3_gather_for_generation, made.use_transformers_continuous_batching) == (None, True, False)
+    assert (made.top_p, made.top_k, made.mask_truncated_completions) == (1.0, 0, False)
 
 
 def test_the_metrics_of_the_page_are_logged(tried):

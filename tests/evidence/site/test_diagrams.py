@@ -18,7 +18,17 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from dryrun.hardware import accelerator
 from evidence.site import diagrams
-from evidence.site.diagrams import accumulation, fsdp, packing, pipeline, ring, roofline, strategy, tensor_parallel, three_ways
+from evidence.site.diagrams import (
+    accumulation,
+    fsdp,
+    packing,
+    pipeline,
+    ring,
+    roofline,
+    strategy,
+    tensor_parallel,
+    three_ways,
+)
 from evidence.site.diagrams.svg import LETTER, WIDTHS, decisions, timeline
 
 DRAWN = {name: diagrams.draw(name) for name in diagrams.DIAGRAMS}

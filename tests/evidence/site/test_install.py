@@ -63,7 +63,9 @@ def test_every_package_that_a_program_of_a_guide_imports_is_on_the_line_of_the_g
         for wanted in line.removeprefix("pip install ").split():
             brought_by(Requirement(wanted).name, seen)
         modules = set().union(*map(imports, shown_programs(page)))
-        names = {module: {"PIL": "pillow"}.get(module, module.replace("_", "-")) for module in modules - BY_SECTION - OURS}
+        names = {
+            module: {"PIL": "pillow"}.get(module, module.replace("_", "-")) for module in modules - BY_SECTION - OURS
+        }
         missing = {module for module, name in names.items() if name not in seen}
         assert not missing, f"{page}: {line} brings no {missing}"
 

@@ -28,6 +28,8 @@ PROMISED = [
     "perf_infer_gpu_one",
     "perf_infer_gpu_many",
     "perf_infer_gpu_multi",
+    "llm_optims",
+    "llm_tutorial_optimization",
     "tf_xla",
     "big_models",
     "debugging",
