@@ -253,7 +253,8 @@ def rate(found, gpu):
     """Tokens per second with low and high, or why there are none."""
     step, needed = found.prediction, found.needed
     if needed.expected > usable(gpu):
-        return {"label": label(gpu), "because": f"it needs about {needed.expected / 2**30:.0f} GiB"}
+        because = f"it needs about {needed.expected / 2**30:.0f} GiB"
+        return {"label": label(gpu), "words": "does not fit", "because": because}
     tokens = step.tokens_per_second * step.seconds
     return {"label": label(gpu), "value": tokens / step.seconds, "low": tokens / step.high, "high": tokens / step.low}
 

@@ -34,6 +34,7 @@ NOT_TESTED = {
     "attention_and_loss/flash.py": GPU,
     "attention_and_loss/flash_impl.py": GPU,
     "attention_and_loss/liger.py": GPU,
+    "contribute/add.sh": "needs a record that somebody sent; test_contributions.py sends some",
     "contribute/include.txt": "shows how a page includes a program",
     "contribute/notes.txt": "shows how a page cites a note",
     "contribute/redirects.txt": "shows a line of redirects.yml",
@@ -42,6 +43,7 @@ NOT_TESTED = {
     "contribute/record.sh": "records measurements: minutes to hours",
     "contribute/record_here.sh": "installs packages and records measurements",
     "contribute/two_commands.sh": "serves the site, and starts these very tests",
+    "contribute/verify.sh": "runs a notebook; test_compare.py tries what it prints",
     "cpu_inference/ask.sh": "asks a server that serves a model of the Hub",
     "cpu_inference/instances.sh": "needs 16 cores and a server that the reader writes",
     "cpu_inference/llama_cpp.sh": "needs llama.cpp",
@@ -52,6 +54,7 @@ NOT_TESTED = {
     "debugging/errors/cublas_alloc.txt": GPU,
     "debugging/errors/device_assert.txt": GPU,
     "debugging/errors/driver_old.txt": "needs a GPU with an old driver",
+    "debugging/errors/illegal_access.txt": GPU,
     "debugging/errors/nccl_system.txt": "NCCL's, needs two GPUs",
     "debugging/errors/no_kernel.txt": "needs a GPU that torch has no kernels for",
     "debugging/errors/two_devices.txt": GPU,
@@ -85,6 +88,7 @@ NOT_TESTED = {
     "recipes/serve_encoder.sh": "runs until it is stopped; test_recipes.py starts its program",
     "recipes/use.sh": "downloads a model of the Hub; test_recipes.py runs its program",
     "sharding/trainer_zero3.py": GPU,
+    "post_training/install.sh": "installs packages; test_post_training.py compares its versions",
     "tensorflow/install.sh": "installs packages; the programs that they are for are run",
     "tpu/install.sh": "installs packages; the programs that need them are run",
     "tpu/one_host.sh": "rents a TPU",
@@ -291,7 +295,7 @@ PASSED_ON = {
     "LlamaConfig": {"attn_implementation"},
     "Qwen3MoeConfig": {"head_dim"},
     "savez": {"ids", "logits"},
-    "TokenizersBackend": {"eos_token", "tokenizer_object"},
+    "TokenizersBackend": {"eos_token", "pad_token", "tokenizer_object"},
 }
 
 

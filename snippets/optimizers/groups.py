@@ -4,7 +4,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 gpu = torch.cuda.is_available()
 set_seed(0)
-model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500))
+small = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
+model = LlamaForCausalLM(small)
 model.to("cuda" if gpu else "cpu")
 
 # --8<-- [start:groups]
@@ -16,7 +17,10 @@ optimizer = torch.optim.AdamW(groups, weight_decay=0.0, fused=True)
 # --8<-- [end:groups]
 
 row = torch.randint(0, 500, (32,))
-arguments = TrainingArguments("out", max_steps=4, logging_steps=1, save_strategy="no", report_to="none", bf16=gpu, use_cpu=not gpu)
-trainer = Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row, "labels": row}] * 16, optimizers=(optimizer, None))
+rows = [{"input_ids": row, "labels": row}] * 16
+arguments = TrainingArguments(
+    "out", max_steps=4, logging_steps=1, save_strategy="no", report_to="none", bf16=gpu, use_cpu=not gpu
+)
+trainer = Trainer(model=model, args=arguments, train_dataset=rows, optimizers=(optimizer, None))
 trainer.train()
 print("the schedule scales:", *trainer.lr_scheduler.base_lrs)

@@ -2,13 +2,13 @@
 import string
 
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, set_seed
+from transformers import Qwen3Config, Qwen3ForCausalLM, TokenizersBackend, set_seed
 
 SPECIAL = ["<pad>", "<|im_start|>", "<|im_end|>"]
 vocabulary = {token: number for number, token in enumerate([*SPECIAL, *string.printable])}
 characters = Tokenizer(models.WordLevel(vocabulary, unk_token=" "))
 characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=characters, pad_token="<pad>", eos_token="<|im_end|>")
+tokenizer = TokenizersBackend(tokenizer_object=characters, pad_token="<pad>", eos_token="<|im_end|>")
 tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
 tokenizer.chat_template = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -24,7 +24,8 @@ ON_CPU = {"use_cpu": True, "report_to": "none"}
 @pytest.fixture(scope="module")
 def tried():
     """What the commands of the section on trying without a GPU leave."""
-    beside = [f"post_training/{name}" for name in ("tiny.py", "sft.py", "dpo.py", "grpo.py", "sft.json", "dpo.json", "grpo.json")]
+    programs = ["post_training/tiny.py", "post_training/sft.py", "post_training/dpo.py", "post_training/grpo.py"]
+    beside = [*programs, "post_training/sft.json", "post_training/dpo.json", "post_training/grpo.json"]
     return run("post_training/try.sh", beside=beside, environment={"OMP_NUM_THREADS": 1}, timeout=1200)
 
 
@@ -236,7 +237,7 @@ def test_the_server_and_the_training_are_given_other_gpus():
 
 def test_the_install_line_names_the_versions_that_the_tests_use():
     locked = (ROOT / "requirements" / "test.in").read_text() + (ROOT / "requirements" / "test.txt").read_text()
-    for package in (FOLDER / "install.sh").read_text().split()[2:]:
+    for package in (SNIPPETS / "post_training/install.sh").read_text().split()[2:]:
         assert package in locked
 
 
