@@ -117,7 +117,8 @@ def test_a_killed_search_loses_no_finished_trial_and_runs_the_interrupted_ones_a
         assert kept.intermediate_values == trial.intermediate_values
     for trial in interrupted:
         assert after[trial.number].state == TrialState.FAIL
-        assert trial.params in [each.params for each in after.values() if each.state in FINISHED]
+        again = [each.params for each in after.values() if each.state in FINISHED]
+        assert any(trial.params.items() <= params.items() for params in again)  # killed while it drew, it has only some of them
     assert f"{len(before)} finished, {len(interrupted)} to run again" in made.stdout
     # A worker that looks while the other one stops may begin one more.
     assert 12 <= sum(trial.state in FINISHED for trial in after.values()) <= 13
