@@ -12,7 +12,6 @@ import datetime
 import math
 import os
 import re
-import sys
 from html import escape
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from . import machine, records
 from .problems import nearest
 from .records import ANY_MACHINE, KINDS, broken_bound, format_band, format_number, format_value
 from .schema import wrong_claim
+from .session import readers_session
 
 MIME = {kind: f"application/vnd.evidence.{kind}+json" for kind in ("start", "claim", "table")}
 
@@ -252,16 +252,7 @@ def left():
 
 def _goes_on():
     """Whether a claim that does not hold lets its notebook go on: not where a run makes a record or a test asks."""
-    if "EVIDENCE_GO_ON" in os.environ:
-        return True
-    return bool(readers_session() and "EVIDENCE_VERIFY" not in os.environ)
-
-
-def readers_session():
-    """The IPython of a reader who runs a notebook by hand, in Jupyter or Colab; None in a run of this project."""
-    if "EVIDENCE_RUN" in os.environ or "IPython" not in sys.modules:
-        return None
-    return sys.modules["IPython"].get_ipython()
+    return "EVIDENCE_GO_ON" in os.environ or readers_session() is not None
 
 
 def _compare(collection, name, data):

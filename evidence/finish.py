@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from . import claims, compare, freshness, records
 from .problems import Problem
 from .runs import assembled
+from .session import readers_session
 
 HOME = Path(__file__).resolve().parent
 CHECKOUT = HOME.parent / records.RESULTS
@@ -99,7 +100,7 @@ def make_offer(opened, made, code, modules):
 
 def executed_code():
     """The hash of the cells that ran in this session, as a record carries it; "" outside of IPython."""
-    session = claims.readers_session()
+    session = readers_session()
     if not session:
         return ""
     sources = dict.fromkeys(source for source in session.history_manager.input_hist_raw if source.strip())

@@ -31,7 +31,7 @@ def prepare(pins):
     if has(OURS) and not _runs_for_the_project():
         _install(wanted(pins))
         _stop_if_stale(pins)
-    if shell := _shell():
+    if shell := readers_session():
         Progress(shell)
 
 
@@ -101,8 +101,8 @@ def _runs_for_the_project():
     return bool({"EVIDENCE_RUN", "EVIDENCE_VERIFY"} & os.environ.keys())
 
 
-def _shell():
-    """The IPython of a reader; None in a run of this project, which says itself how far it is."""
+def readers_session():
+    """The IPython of a reader who runs a notebook by hand, in Jupyter or Colab; None in a run of this project."""
     if _runs_for_the_project() or "IPython" not in sys.modules:
         return None
     return sys.modules["IPython"].get_ipython()

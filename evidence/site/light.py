@@ -3,13 +3,15 @@
 import re
 from pathlib import Path
 
+import rcssmin
+import rjsmin
+
 JOINED = "assets/site.js"  # what extra_javascript of mkdocs.yml lists, as one file
 # Names, operators, punctuation and blanks of code have the color of code itself (docs/assets/site.css).
 PLAIN = re.compile(r'<span class="(?:n|o|p|w)">([^<]*)</span>')
 KEPT = re.compile(r"(<(pre|script|style|textarea)\b.*?</\2>)", re.S)
 INDENT = re.compile(r"\s*\n\s*")
-CSS_COMMENT = re.compile(r"/\*.*?\*/", re.S)
-JS_COMMENT = re.compile(r"^\s*//.*\n|^\s+", re.M)
+MINIFIERS = {".js": rjsmin.jsmin, ".css": rcssmin.cssmin}
 
 
 def without_plain_colors(html):
@@ -27,15 +29,12 @@ def without_indents(html):
 def join_scripts(site, names):
     """Writes the scripts of every page as one. Each is a block of its own, so none sees the names of another."""
     folder = Path(site)
-    Path(folder, JOINED).write_text(
-        "\n".join(Path(folder, name).read_text(encoding="utf-8") for name in map(str, names))
-    )
+    texts = [Path(folder, str(name)).read_text(encoding="utf-8") for name in names]
+    Path(folder, JOINED).write_text("\n".join(texts), encoding="utf-8")
 
 
 def pack(site):
-    """Takes comments and indents out of our scripts and style sheet."""
-    for path in Path(site, "assets").glob("*.js"):
-        path.write_text(JS_COMMENT.sub("", path.read_text(encoding="utf-8")), encoding="utf-8")
-    for path in Path(site, "assets").glob("*.css"):
-        text = " ".join(CSS_COMMENT.sub("", path.read_text(encoding="utf-8")).split())
-        path.write_text(re.sub(r"\s*([{};])\s*", r"\1", text).replace(";}", "}"), encoding="utf-8")
+    """Takes comments and blanks out of our scripts and style sheet."""
+    for path in Path(site, "assets").iterdir():
+        if minify := MINIFIERS.get(path.suffix):
+            path.write_text(minify(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -316,6 +316,6 @@ def test_a_run_of_the_project_itself_has_no_such_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: "a reader's"))
     for name in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
         monkeypatch.delenv(name, raising=False)
-    assert session._shell() == "a reader's"
+    assert session.readers_session() == "a reader's"
     monkeypatch.setenv("EVIDENCE_RUN", "tiny")
-    assert session._shell() is None
+    assert session.readers_session() is None

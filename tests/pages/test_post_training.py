@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,6 +37,10 @@ def tiny(tried):
 
 def rows(name, number=8):
     return Dataset.from_list([json.loads((FOLDER / f"{name}.json").read_text())] * number)
+
+
+def no_score(completions, **rest):
+    return [0.0] * len(completions)
 
 
 def adapter():
@@ -84,7 +89,7 @@ def test_trl_loads_in_fp32_what_transformers_loads_in_bf16(tiny, tmp_path):
     assert AutoModelForCausalLM.from_pretrained(tiny).dtype == torch.bfloat16
     assert dtypes(sft(tiny, tmp_path).model, trained=True) == {torch.float32}
     for trainer, config, data in ((DPOTrainer, DPOConfig, "dpo"), (GRPOTrainer, GRPOConfig, "grpo")):
-        more = {"reward_funcs": lambda completions, **rest: [0.0] * len(completions)} if trainer is GRPOTrainer else {}
+        more = {"reward_funcs": no_score} if trainer is GRPOTrainer else {}
         made = trainer(tiny, args=config(tmp_path, **ON_CPU), train_dataset=rows(data), **more)
         assert dtypes(made.model, trained=True) == {torch.float32}
 
@@ -141,8 +146,6 @@ def test_assistant_only_loss_stops_where_it_knows_no_template_of_the_model(tiny,
 
 
 def test_about_thirty_families_have_a_template_for_training():
-    from pathlib import Path
-
     families = {path.stem for path in (Path(trl.__file__).parent / "chat_templates").glob("*_training.jinja")}
     assert 25 <= len(families) <= 40
 
@@ -174,7 +177,7 @@ def test_dpo_takes_the_sft_loss_beside_its_own(tmp_path):
 def test_grpo_holds_a_second_model_with_beta_alone(tiny, tmp_path):
     def reference(beta, peft_config=None):
         config = GRPOConfig(tmp_path, beta=beta, **ON_CPU)
-        return GRPOTrainer(tiny, reward_funcs=lambda completions, **rest: [0.0] * len(completions), args=config,
+        return GRPOTrainer(tiny, reward_funcs=no_score, args=config,
                            train_dataset=rows("grpo"), peft_config=peft_config).ref_model  # fmt: skip
 
     assert GRPOConfig(tmp_path, **ON_CPU).beta == 0
@@ -208,7 +211,7 @@ def test_without_use_cpu_bf16_is_refused(tmp_path):
 
 def test_continuous_batching_leaves_the_whole_model_in_bf16(tiny, tmp_path):
     config = GRPOConfig(tmp_path, max_steps=1, max_completion_length=4, use_transformers_continuous_batching=True, **ON_CPU)
-    made = GRPOTrainer(tiny, reward_funcs=lambda completions, **rest: [0.0] * len(completions), args=config, train_dataset=rows("grpo"))
+    made = GRPOTrainer(tiny, reward_funcs=no_score, args=config, train_dataset=rows("grpo"))
     assert dtypes(made.model, trained=True) == {torch.float32}
     made.train()
     assert dtypes(made.model, trained=True) == {torch.bfloat16}
