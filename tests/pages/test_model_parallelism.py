@@ -186,9 +186,9 @@ def test_the_default_adamw_takes_sharded_and_whole_weights_and_the_fused_one_doe
 
 @pytest.mark.parametrize(("name", "which"), [("clip apart", "two"), ("clip each mesh apart", "four")])
 def test_accelerate_and_trainer_take_the_norms_apart(name, which):
-    norms = [line for line in said(name, which) if line.startswith("norm")]
-    assert len(norms) == 3
-    assert len(set(norms)) == 1  # of one process, of Accelerate, of Trainer
+    of_one_process, *apart = [float(line.split()[1]) for line in said(name, which) if line.startswith("norm")]
+    assert len(apart) == 2  # of Accelerate, of Trainer
+    assert apart == pytest.approx([of_one_process] * 2, rel=5e-4)  # kernels of another CPU round otherwise
 
 
 def test_fsdp2_around_tensor_parallelism_leaves_two_meshes_which_torch_does_not_clip_together():
