@@ -294,22 +294,41 @@ class Shell:
         self.events = SimpleNamespace(register=lambda event, call: self.calls.setdefault(event, []).append(call))
 
 
-def test_a_long_cell_says_how_long_it_has_run_and_a_short_one_says_nothing(capsys):
+def cell_of(shell):
+    """How IPython begins a cell, and how it ends it."""
+    (begin,), (end,) = shell.calls["pre_run_cell"], shell.calls["post_run_cell"]
+    return begin, end
+
+
+def until(reached, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def progress_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("progress")]
+
+
+def test_a_long_cell_says_how_long_it_has_run(capsys):
     shell = Shell()
     session.Progress(shell, every=0.05)
     session.Progress(shell, every=0.05)  # the cell is run again
-    (begin,), (end,) = shell.calls["pre_run_cell"], shell.calls["post_run_cell"]
-    begin(), end()
-    time.sleep(0.2)
-    assert capsys.readouterr().err == ""
+    begin, end = cell_of(shell)
     begin()
-    time.sleep(0.5)
+    until(lambda: re.search(r"\rThis cell has run for \d+ s", capsys.readouterr().err))
     end()
-    assert "\rThis cell has run for 0 s" in capsys.readouterr().err
-    deadline = time.monotonic() + 5
-    while any(thread.name.startswith("progress") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not progress_threads())
+
+
+def test_a_short_cell_says_nothing(capsys):
+    shell = Shell()
+    session.Progress(shell, every=60)
+    begin, end = cell_of(shell)
+    begin(), end()
+    until(lambda: not progress_threads())
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_of_the_project_itself_has_no_such_line(monkeypatch):
