@@ -231,6 +231,24 @@ def test_without_the_filter_trainer_logs_the_nan():
     assert TrainingArguments("out", use_cpu=True).logging_nan_inf_filter
 
 
+@pytest.mark.parametrize(("cause", "steps", "again"), [("data", [150], [150]), ("rate", [*range(151, 158)], [])])
+def test_a_jump_that_a_lower_rate_does_not_end_is_the_data(cause, steps, again):
+    first, second, advice = run("debugging/loss_spike.py", cause).stdout.splitlines()[-3:]
+    assert (first, second) == (f"jumps at steps {steps}", f"at a tenth of the rate at steps {again}")
+    assert advice.startswith("look at the data" if cause == "data" else "lower the learning rate")
+
+
+def test_trainer_logs_the_norm_as_it_was_before_clipping(tmp_path):
+    arguments = TrainingArguments(
+        tmp_path, max_steps=1, logging_steps=1, max_grad_norm=1e-3, use_cpu=True, save_strategy="no", report_to="none"
+    )
+    config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, 64, (8, 8))]
+    trainer = Trainer(model=LlamaForCausalLM(config), args=arguments, train_dataset=rows)
+    trainer.train()
+    assert float(trainer.state.log_history[0]["grad_norm"]) > 100 * arguments.max_grad_norm
+
+
 def test_the_watcher_names_the_module_that_leaves_the_range_of_fp16():
     made = run("debugging/overflow.py", check=False)
     assert made.returncode and error("detected_inf") in made.stdout
