@@ -69,6 +69,7 @@ arguments = TrainingArguments(
     lr_scheduler_type="cosine",
     warmup_steps=5,
     logging_steps=5,
+    include_num_input_tokens_seen="non_padding",  # the log says tokens per second
     save_steps=50,
     save_total_limit=1,
     use_cpu=not gpu,

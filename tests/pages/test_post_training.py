@@ -1,5 +1,6 @@
 """docs/training/post-training.md: its programs do what it says, and TRL decides what it says that TRL decides."""
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,9 +10,9 @@ import torch
 import trl
 import yaml
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, get_peft_model
 from programs import ROOT, SNIPPETS, run
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from evidence.site.links import anchors_of
@@ -168,6 +169,27 @@ def test_dpo_holds_a_second_model_in_the_dtype_of_the_first_unless_it_need_not(t
     assert reference(model_init_kwargs={"dtype": "bfloat16"}).dtype == torch.bfloat16
     assert reference(peft_config=adapter()) is None
     assert reference(precompute_ref_log_probs=True) is None
+
+
+def test_dpo_of_an_adapter_from_sft_keeps_a_frozen_copy_of_it_as_the_reference(tiny, tmp_path):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(tiny), adapter())
+    taken = {"args": DPOConfig(tmp_path, **ON_CPU), "train_dataset": rows("dpo")}
+    made = DPOTrainer(model, processing_class=AutoTokenizer.from_pretrained(tiny), **taken)
+    weights = dict(made.model.named_parameters())
+    copies = {name: weight for name, weight in weights.items() if ".ref." in name}
+    assert copies and not any(weight.requires_grad for weight in copies.values())
+    assert all(torch.equal(weight, weights[name.replace(".ref.", ".default.")]) for name, weight in copies.items())
+    with pytest.raises(ValueError, match="first merge"):
+        DPOTrainer(model, peft_config=adapter(), **taken)
+
+
+def test_ppo_is_gone_and_what_the_page_names_besides_is_there():
+    assert not hasattr(trl, "PPOTrainer")
+    for name in ("KTOTrainer", "RLOOTrainer", "RewardTrainer", "DistillationTrainer"):
+        assert name in PAGE.read_text() and hasattr(trl, name)
+    for name in ("orpo", "cpo", "online_dpo"):
+        assert importlib.util.find_spec(f"trl.experimental.{name}")
+    assert not importlib.util.find_spec("trl.experimental.ppo")
 
 
 def test_dpo_takes_the_sft_loss_beside_its_own(tmp_path):

@@ -44,6 +44,10 @@ def test_the_loss_falls_within_the_first_tens_of_updates(trained):
     assert last < first / 2
 
 
+def test_the_log_says_tokens_per_second(trained):
+    assert re.search(r"'train_tokens_per_second': '?[\d.]+", trained.stdout)
+
+
 def test_only_the_last_answer_is_learned(trained):
     assert "32 of 32 conversations" in trained.stdout
     assert "trainable params" in trained.stdout
