@@ -20,8 +20,11 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     BertConfig,
+    CohereConfig,
     DataCollatorWithFlattening,
+    Gemma2Config,
     GptOssConfig,
+    GraniteConfig,
     LlamaConfig,
     MistralConfig,
     PreTrainedTokenizerFast,
@@ -451,6 +454,26 @@ def test_the_function_of_torch_has_the_same_gradients_in_fp32():
         inputs = [value.clone().requires_grad_() for value in values]
         found.append(torch.autograd.grad(compute(*inputs), inputs))
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*found))
+
+
+@pytest.mark.parametrize(
+    ("config", "change"),
+    [
+        (Gemma2Config(**SMALL, head_dim=32, num_key_value_heads=1), lambda logits: 30 * torch.tanh(logits / 30)),
+        (CohereConfig(**SMALL), lambda logits: 0.0625 * logits),
+        (GraniteConfig(**SMALL, logits_scaling=8.0), lambda logits: logits / 8),
+    ],
+)
+def test_a_model_that_changes_its_logits_behind_the_output_layer_has_another_loss(config, change):
+    set_seed(0)
+    model, batch = AutoModelForCausalLM.from_config(config).eval(), torch.randint(0, 500, (2, 16))
+    model.lm_head.weight.data.mul_(50)  # logits as large as those of a trained model
+    hidden, usual = model.model(batch).last_hidden_state, model(batch, labels=batch).loss.item()
+    labels = F.pad(batch, (0, 1), value=-100)[:, 1:].flatten()
+    plain = chunked_loss().chunked_cross_entropy(hidden, model.lm_head.weight, batch).item()
+    changed = F.cross_entropy(change(hidden.flatten(0, 1) @ model.lm_head.weight.T), labels, ignore_index=-100).item()
+    assert changed == pytest.approx(usual, rel=1e-4)
+    assert plain != pytest.approx(usual, rel=1e-2)
 
 
 def test_for_a_language_model_it_stands_in_for_the_chunked_loss():
