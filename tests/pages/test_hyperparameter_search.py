@@ -364,6 +364,17 @@ def test_a_trial_that_raises_is_not_repeated_by_the_callback_for_stale_ones(tmp_
     assert [trial.state.name for trial in study.trials] == ["FAIL", "FAIL"]
 
 
+def test_model_init_draws_values_of_the_model_and_is_first_called_without_a_trial(tmp_path):
+    drawn = []
+
+    def model_init(trial):
+        drawn.append(trial and trial.suggest_categorical("r", [8, 16, 32]))
+        return model()
+
+    search = trainer(tmp_path, model_init).hyperparameter_search(hp_space=rate, n_trials=1)
+    assert drawn[0] is None and set(drawn[1:]) == {search.hyperparameters["r"]}
+
+
 # Questions
 
 
