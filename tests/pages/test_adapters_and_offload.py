@@ -8,6 +8,7 @@ import types
 import warnings
 from pathlib import Path
 
+import peft
 import pytest
 import torch
 import yaml
@@ -553,6 +554,48 @@ def test_all_linear_adapts_the_router_too_and_exclude_modules_does_not_keep_it_o
 
 def anchors(page):
     return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+@pytest.mark.parametrize("init", ["pissa", "olora"])
+def test_pissa_and_olora_change_the_frozen_weights_and_can_be_converted(init, tmp_path):
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2, vocab_size=100
+    )
+    ids = torch.arange(16)[None]
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "base")
+
+    def base():
+        return AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+
+    weight = base().model.layers[0].mlp.up_proj.weight
+    model = get_peft_model(base(), LoraConfig(r=4, init_lora_weights=init, target_modules="all-linear"))
+    assert not torch.allclose(model.model.model.layers[0].mlp.up_proj.base_layer.weight, weight, atol=1e-3)
+    model.peft_config["default"].init_lora_weights = True
+    model.save_pretrained(tmp_path / "before")
+    model.peft_config["default"].init_lora_weights = init
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5)
+    for _ in range(3):
+        model(ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    wanted = model(ids).logits
+    model.save_pretrained(tmp_path / "plain")
+    model.save_pretrained(tmp_path / "converted", path_initial_model_for_weight_conversion=str(tmp_path / "before"))
+
+    for folder, rank in (("plain", 4), ("converted", 8)):
+        loaded = PeftModel.from_pretrained(base(), tmp_path / folder)
+        assert loaded.peft_config["default"].r == rank
+        assert torch.allclose(loaded(ids).logits, wanted, atol=1e-4)
+    # What a server does that knows nothing of the initialization: the adapter on the original weights.
+    settings = json.loads((tmp_path / "plain" / "adapter_config.json").read_text()) | {"init_lora_weights": True}
+    (tmp_path / "plain" / "adapter_config.json").write_text(json.dumps(settings))
+    assert not torch.allclose(PeftModel.from_pretrained(base(), tmp_path / "plain")(ids).logits, wanted, atol=1e-2)
+
+
+def test_loftq_on_a_quantized_model_is_a_function_of_peft():
+    assert "init_lora_weights" in LoraConfig.__dataclass_fields__ and "loftq" in LoraConfig.__doc__
+    assert "quantized with bitsandbytes" in peft.replace_lora_weights_loftq.__doc__
+    assert "should not pass a quantized model" in " ".join(LoraConfig.__doc__.split())
 
 
 def test_forty_questions_of_readers_have_a_section_each():

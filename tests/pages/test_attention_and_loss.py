@@ -393,6 +393,19 @@ def test_compute_loss_func_comes_too_late_because_the_logits_exist_by_then(rows)
     assert seen == [500]
 
 
+def test_label_smoothing_of_trainer_takes_the_labels_away_from_the_model(rows, recwarn):
+    for smoothing, with_labels in ((0.0, True), (0.1, False)):
+        model, seen = llama(chunked_loss().ChunkedLlamaForCausalLM), []
+        model.register_forward_pre_hook(
+            lambda _, args, kwargs, seen=seen: seen.append("labels" in kwargs), with_kwargs=True
+        )
+        losses(model, rows, per_device_train_batch_size=4, label_smoothing_factor=smoothing)
+        assert set(seen) == {with_labels}
+    assert not [warning for warning in recwarn if "smooth" in str(warning.message)]
+    told = inspect.getsource(trl.SFTTrainer.__init__)
+    assert "Label smoothing " in told and "each step runs an extra forward pass" in told
+
+
 def test_the_usual_loss_takes_the_logits_to_fp32():
     model, batch = llama(dtype=torch.bfloat16), ids()
     loss = model(input_ids=batch, labels=batch).loss

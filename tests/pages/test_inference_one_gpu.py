@@ -1,5 +1,6 @@
 """docs/inference/one-gpu.md, sentence by sentence. Its figures are claims of its notebook."""
 
+import contextlib
 import inspect
 import logging
 import re
@@ -24,6 +25,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     LlavaConfig,
+    NVFP4Config,
     Qwen2_5_VLConfig,
     Qwen2VLImageProcessorPil,
     Qwen3MoeConfig,
@@ -33,10 +35,12 @@ from transformers import (
 )
 from transformers.cli import serve
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.integrations import nvfp4
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
 from transformers.models.pixtral.image_processing_pil_pixtral import get_resize_output_image_size
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
-from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+from transformers.quantizers import quantizer_nvfp4
+from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AutoHfQuantizer
 
 FOLDER = SNIPPETS / "inference_one_gpu"
 ERRORS = FOLDER / "errors"
@@ -260,6 +264,42 @@ def test_fp8_needs_a_gpu(tmp_path):
     assert raised(AutoModelForCausalLM.from_pretrained, tmp_path, **load_fp8) == error("fp8_no_gpu")
 
 
+@pytest.mark.parametrize(
+    "device_map, capability, told",
+    [
+        ({"": 0}, (10, 0), None),
+        ({"": 0}, (12, 0), None),
+        ({"": 0}, (8, 9), "NVFP4 requires Blackwell"),
+        ({"a": 0, "b": 1}, (10, 0), "supports one CUDA device"),
+        ({"a": 0, "b": "cpu"}, (10, 0), "does not support CPU or disk offload"),
+        (None, (10, 0), "requires a CUDA `device_map`"),
+    ],
+)
+def test_nvfp4_wants_one_gpu_from_blackwell_on(device_map, capability, told, monkeypatch):
+    monkeypatch.setattr(quantizer_nvfp4, "is_kernels_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    quantizer = quantizer_nvfp4.NVFP4HfQuantizer(NVFP4Config(), pre_quantized=False)
+    assert quantizer.is_compileable and not quantizer.is_serializable
+    with pytest.raises((RuntimeError, ValueError), match=told) if told else contextlib.nullcontext():
+        quantizer.validate_environment(device_map)
+
+
+def test_nvfp4_leaves_layers_with_a_bias_and_experts_in_16_bits():
+    assert nvfp4._is_nvfp4_compatible(torch.nn.Linear(32, 32, bias=False))
+    assert not nvfp4._is_nvfp4_compatible(torch.nn.Linear(32, 32))
+    model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**SHAPE, num_experts=4, moe_intermediate_size=32))
+    experts = [module for module in model.modules() if type(module).__name__.endswith("Experts")]
+    assert experts and not any(nvfp4._is_nvfp4_compatible(module) for module in experts)
+
+
+def test_a_checkpoint_of_modelopt_is_read_as_if_nothing_were_packed(caplog):
+    with caplog.at_level("WARNING"):
+        assert not AutoHfQuantizer.supports_quant_method({"quant_method": "modelopt"})
+    assert "Unknown quantization type, got modelopt" in caplog.text
+    assert AutoHfQuantizer.supports_quant_method({"quant_method": "compressed-tensors"})
+
+
 def test_load_in_4bit_is_no_argument_any_more(tmp_path):
     llama().save_pretrained(tmp_path)
     assert raised(LlamaForCausalLM.from_pretrained, tmp_path, load_in_4bit=True) == error("load_in_4bit")
@@ -355,7 +395,9 @@ def tokens_of_pictures():
 
 def test_the_tokens_of_a_picture_are_those_of_the_processors():
     text = PAGE.read_text()
-    rows = text[text.index("| Model | Tokens | 1,024 x 768 |") : text.index("**What it costs.** A token of Qwen2.5-VL-7B")]
+    rows = text[
+        text.index("| Model | Tokens | 1,024 x 768 |") : text.index("**What it costs.** A token of Qwen2.5-VL-7B")
+    ]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows.strip().splitlines()[2:]]
     shown = {name: [int(cell.replace(",", "")) for cell in (small, large)] for name, _, small, large, _ in cells}
     assert shown == tokens_of_pictures()
@@ -387,7 +429,9 @@ def test_sdpa_runs_a_call_for_each_window_of_the_encoder(monkeypatch):
         return real(query, *arguments, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
-    inputs = made.processor(images=[made.picture], size={"shortest_edge": 3136, "longest_edge": 16384 * 28**2}, return_tensors="pt")
+    inputs = made.processor(
+        images=[made.picture], size={"shortest_edge": 3136, "longest_edge": 16384 * 28**2}, return_tensors="pt"
+    )
     made.model.model.visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
     assert len([length for length in lengths if length <= 64]) == 70  # one windowed layer, windows of 112 pixels
     assert lengths.count(3996) == 1  # one full layer

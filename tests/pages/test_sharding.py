@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
@@ -601,6 +602,54 @@ def test_transformers_saves_weights_and_optimizer_in_shards():
         "distributed_checkpoint" in inspect.signature(AutoModelForCausalLM.from_config(TINY).save_pretrained).parameters
     )
     assert [*inspect.signature(save_optimizer_distributed).parameters] == ["model", "optimizer", "checkpoint_dir"]
+
+
+def test_the_average_of_shards_is_the_average_of_the_whole_weights():
+    ran = run("sharding/ema.py", processes=2)
+    held, of = map(int, re.search(r"held here (\d+) of (\d+)", ran.ranks[0].stdout).groups())
+    assert held / of == pytest.approx(0.5, abs=0.01)
+
+    set_seed(0)
+    averaged = AutoModelForCausalLM.from_pretrained(ran.folder / "averaged")
+    model = AutoModelForCausalLM.from_config(averaged.config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    average = [parameter.detach().clone() for parameter in model.parameters()]
+    ids = torch.randint(0, model.config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))
+    for _ in range(4):
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for kept, parameter in zip(average, model.parameters(), strict=True):
+            kept.copy_(0.9 * kept + 0.1 * parameter.detach())
+    pairs = [*zip(averaged.parameters(), average, model.parameters(), strict=True)]
+    assert all(torch.allclose(found, expected, atol=1e-4) for found, expected, _ in pairs)
+    assert any(not torch.allclose(found, trained, atol=1e-4) for found, _, trained in pairs)
+
+    printed = float(re.search(r"loss with the average ([\d.]+)", ran.ranks[0].stdout)[1])
+    with torch.no_grad():
+        assert averaged.eval()(input_ids=ids, labels=ids).loss.item() == pytest.approx(printed, abs=1e-4)
+
+
+def test_an_average_in_bf16_stands_still():
+    kept, trained = torch.ones(4, dtype=torch.bfloat16), torch.full((4,), 2.0, dtype=torch.bfloat16)
+    assert torch.equal(kept.clone().lerp_(trained, 1 - 0.999), kept)
+    assert not torch.equal(kept.float().lerp_(trained.float(), 1 - 0.999), kept.float())
+
+
+def test_a_forward_pass_without_a_backward_pass_leaves_the_root_gathered(mesh):
+    model = sharded(mesh)
+    with torch.no_grad():
+        model(input_ids=IDS)
+    assert not isinstance(model.lm_head.weight, DTensor)
+    assert isinstance(model.model.layers[0].mlp.up_proj.weight, DTensor)
+    model.reshard()
+    assert isinstance(model.lm_head.weight, DTensor)
+
+
+def test_averaged_model_copies_what_fully_shard_does_not_let_be_copied(mesh):
+    with pytest.raises(AssertionError) as caught:
+        AveragedModel(sharded(mesh))
+    assert raised(caught) == error("averaged_model")
 
 
 def test_forty_questions_of_readers_have_a_section_each():

@@ -581,6 +581,28 @@ def test_the_vocabulary_is_padded_to_a_multiple_of_64():
 # Trainers, Windows, questions
 
 
+@pytest.mark.parametrize(
+    "first, keep, fails",
+    [
+        ("", "batch", True),
+        ("", "copy.deepcopy(batch)", False),
+        ("torch.multiprocessing.set_sharing_strategy('file_system')", "batch", False),
+    ],
+)
+def test_a_kept_batch_of_a_worker_keeps_a_file_open(first, keep, fails):
+    program = f"""
+import copy, resource
+import torch
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+{first}
+rows = [torch.ones(8) for _ in range(300)]
+print(len([{keep} for batch in torch.utils.data.DataLoader(rows, num_workers=1)]))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    told = "Too many open files. Communication with the workers is no longer possible"
+    assert told in ended.stderr if fails else ended.stdout == "300\n"
+
+
 def test_workers_that_start_as_new_pythons_need_a_guard(tmp_path):
     program = """
 from torch.utils.data import DataLoader
