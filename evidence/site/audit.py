@@ -175,8 +175,8 @@ def plain(folder):
     shutil.copytree("snippets", folder / "snippets")
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     (folder / "docs" / "notebooks").mkdir()
-    for page in (folder / "docs").rglob("*.md"):
-        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")
     for path in Path("notebooks").glob("*.py"):
         text = jupytext.writes(jupytext.read(path), "md")
         (folder / "docs" / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")
+    for page in (folder / "docs").rglob("*.md"):
+        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")

@@ -5,9 +5,9 @@
 import sys
 from pathlib import Path
 
+import task
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
-from task import arguments_for, gpu, held_out, model_init, train_rows
 from transformers import Trainer, TrainerCallback
 
 
@@ -17,13 +17,13 @@ class Report(TrainerCallback):
 
 
 # --8<-- [start:search]
-def train(chosen):
-    Trainer(model_init=model_init, args=arguments_for("out", **chosen), train_dataset=train_rows, eval_dataset=held_out,
-            callbacks=[Report()]).train()
+def train(chosen):  # Ray pickles it with all global names in it: a module goes by its name, the rows would go by value
+    Trainer(model_init=task.model_init, args=task.arguments_for("out", **chosen), train_dataset=task.train_rows,
+            eval_dataset=task.held_out, callbacks=[Report()]).train()
 
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "/shared/search")  # change: a folder that all nodes see
-placed = tune.with_resources(train, {"cpu": 1, "gpu": int(gpu)})
+placed = tune.with_resources(train, {"cpu": 1, "gpu": int(task.gpu)})
 if tune.Tuner.can_restore(str(folder)):
     tuner = tune.Tuner.restore(str(folder), trainable=placed, restart_errored=True)
 else:

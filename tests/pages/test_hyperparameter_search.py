@@ -1,6 +1,8 @@
 """docs/training/hyperparameter-search.md, sentence by sentence. Its figures are claims of its notebook."""
 
+import ast
 import collections
+import pickle
 import re
 import subprocess
 import sys
@@ -349,6 +351,21 @@ def test_the_space_of_the_page_is_that_of_the_sweep_and_the_programs():
     space = load("hyperparameter_search/task.py").space(drawn)
     assert space.keys() == yaml.safe_load((FOLDER / "sweep.yaml").read_text())["parameters"].keys()
     assert space.keys() <= set(re.findall(r'"(\w+)": tune', (FOLDER / "ray_search.py").read_text()))
+
+
+def test_a_row_cut_out_of_a_tensor_takes_the_whole_tensor_along():
+    whole = torch.zeros(64, 1024)
+    rows = [*whole]
+    assert len(pickle.dumps(rows[:1])) > whole.numel() * 4
+    assert len(pickle.dumps(rows[:4])) > 4 * whole.numel() * 4
+
+
+def test_the_function_that_ray_pickles_names_modules_and_classes_alone():
+    tree = ast.parse((FOLDER / "ray_search.py").read_text())
+    (train,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    named = {node.id for node in ast.walk(train) if isinstance(node, ast.Name)} - {"chosen"}
+    assert named == {"Trainer", "Report", "task"}
+    assert "task" in {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
 
 
 def test_a_trial_that_raises_is_not_repeated_by_the_callback_for_stale_ones(tmp_path):

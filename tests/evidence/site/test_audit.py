@@ -73,6 +73,7 @@ def test_the_plain_site_has_the_same_pages(tmp_path, monkeypatch):
     pages = {path.relative_to(tmp_path / "plain/docs").as_posix() for path in (tmp_path / "plain/docs").rglob("*.md")}
     ours = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     assert pages == ours | {f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*.py")}
+    assert not [page for page in pages if ".ipynb" in (tmp_path / "plain/docs" / page).read_text()]
 
 
 def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):
