@@ -15,6 +15,7 @@ import yaml
 from bitsandbytes.functional import has_avx512bf16
 from bitsandbytes.nn import Linear4bit
 from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from peft.optimizers import create_loraplus_optimizer
 from programs import ROOT, SNIPPETS, run
 from safetensors.torch import load_file, save_file
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
@@ -590,6 +591,21 @@ def test_pissa_and_olora_change_the_frozen_weights_and_can_be_converted(init, tm
     settings = json.loads((tmp_path / "plain" / "adapter_config.json").read_text()) | {"init_lora_weights": True}
     (tmp_path / "plain" / "adapter_config.json").write_text(json.dumps(settings))
     assert not torch.allclose(PeftModel.from_pretrained(base(), tmp_path / "plain")(ids).logits, wanted, atol=1e-2)
+
+
+def test_lora_plus_gives_b_a_higher_rate_than_a():
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2, vocab_size=100
+    )
+    model = get_peft_model(AutoModelForCausalLM.from_config(config), LoraConfig(r=4))
+    optimizer = create_loraplus_optimizer(model, torch.optim.AdamW, lr=1e-4, loraplus_lr_ratio=16)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    rates = {
+        group["lr"]: {names[one].split(".")[-3] for one in group["params"]}
+        for group in optimizer.param_groups
+        if group["params"]
+    }
+    assert rates == {1e-4: {"lora_A"}, 16e-4: {"lora_B"}}
 
 
 def test_loftq_on_a_quantized_model_is_a_function_of_peft():

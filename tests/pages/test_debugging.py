@@ -4,6 +4,8 @@ import inspect
 import json
 import pickle
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -90,6 +92,32 @@ def test_a_list_of_losses_keeps_every_graph_and_a_list_of_numbers_none():
     kept, numbers = ([float(each) for each in re.findall(r"\d+\.\d", line)] for line in lines)
     assert kept == pytest.approx([kept[0] * step for step in (1, 2, 3, 4)], abs=0.11) and kept[0] > 1
     assert numbers == [0, 0, 0, 0]
+
+
+def test_a_notebook_keeps_what_a_cell_showed_until_xdel_and_what_an_error_saw_until_the_next_error():
+    """In a process of its own: IPython allows one shell."""
+    program = """
+import gc
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+
+def alive(*cells):
+    for cell in ["import torch, weakref; model = torch.nn.Linear(2, 2); found = weakref.ref(model)", *cells]:
+        shell.run_cell(cell, store_history=True)
+    gc.collect()
+    return shell.user_ns["found"]() is not None
+
+told = [
+    alive("del model"),
+    alive("model", "del model"),
+    alive("model", "%xdel model"),
+    alive("def step(given): raise RuntimeError", "step(model)", "del model"),
+    alive("def step(given): raise RuntimeError", "step(model)", "del model", "1/0"),
+]
+print("told", told)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "told [False, True, False, True, False]" in ended.stdout, ended.stderr
 
 
 def test_a_killed_worker_says_only_that_it_exited():

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import logging
 import re
+from pathlib import Path
 
 import numpy
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from built import ROOT
 from programs import SNIPPETS, load, run, too_much_to_read
 from transformers import (
+    AutomaticSpeechRecognitionPipeline,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     BitsAndBytesConfig,
@@ -31,6 +33,8 @@ from transformers import (
     Qwen3MoeConfig,
     StaticCache,
     TorchAoConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
     set_seed,
 )
 from transformers.cli import serve
@@ -298,6 +302,28 @@ def test_a_checkpoint_of_modelopt_is_read_as_if_nothing_were_packed(caplog):
         assert not AutoHfQuantizer.supports_quant_method({"quant_method": "modelopt"})
     assert "Unknown quantization type, got modelopt" in caplog.text
     assert AutoHfQuantizer.supports_quant_method({"quant_method": "compressed-tensors"})
+
+
+def test_whisper_pads_a_second_to_thirty():
+    extractor = WhisperFeatureExtractor()
+    lengths = [
+        extractor(numpy.zeros(16000 * seconds, dtype="float32"), sampling_rate=16000)["input_features"].shape[-1]
+        for seconds in (1, 30)
+    ]
+    assert lengths == [3000, 3000]
+    assert WhisperForConditionalGeneration._supports_sdpa and WhisperForConditionalGeneration._can_compile_fullgraph
+
+
+def test_the_pipeline_cuts_a_recording_in_advance_only_when_told_and_warns():
+    cut = inspect.signature(AutomaticSpeechRecognitionPipeline.preprocess).parameters["chunk_length_s"]
+    assert cut.default == 0
+    told = inspect.getsource(AutomaticSpeechRecognitionPipeline._sanitize_parameters)
+    assert "The results will not necessarily" in told and "ignore_warning=True" in told
+
+
+def test_transformers_has_no_eagle_and_no_medusa():
+    folder = Path(inspect.getfile(GenerationConfig)).parent
+    assert not [path for path in folder.glob("*.py") if re.search("eagle|medusa", path.read_text(), re.I)]
 
 
 def test_load_in_4bit_is_no_argument_any_more(tmp_path):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 
+import datasets
 import pytest
 import torch
 import trl
@@ -601,6 +602,53 @@ print(len([{keep} for batch in torch.utils.data.DataLoader(rows, num_workers=1)]
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     told = "Too many open files. Communication with the workers is no longer possible"
     assert told in ended.stderr if fails else ended.stdout == "300\n"
+
+
+@pytest.mark.parametrize("stream, ignored, read", [(False, False, 5), (True, False, 25), (True, True, 5)])
+def test_a_stream_is_read_again_up_to_the_row_where_it_stopped(stream, ignored, read, tmp_path):
+    """20 steps of one row, then 4 more; one row is read ahead."""
+    seen = []
+
+    def row(number):
+        seen.append(number)
+        return {"input_ids": torch.arange(8), "labels": torch.arange(8)}
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, number):
+            return row(number)
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield from map(row, range(64))
+
+    def trainer(steps):
+        config = LlamaConfig(
+            hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, vocab_size=50
+        )
+        arguments = TrainingArguments(
+            tmp_path, max_steps=steps, save_steps=20, per_device_train_batch_size=1, use_cpu=True, disable_tqdm=True,
+            logging_strategy="no", report_to="none", ignore_data_skip=ignored,
+        )  # fmt: skip
+        return Trainer(LlamaForCausalLM(config), arguments, train_dataset=Stream() if stream else Rows())
+
+    trainer(20).train()
+    seen.clear()
+    trainer(24).train(resume_from_checkpoint=True)
+    assert len(seen) == read
+
+
+def test_a_stream_of_datasets_keeps_its_place():
+    def rows():
+        return datasets.Dataset.from_dict({"row": [*range(8)]}).to_iterable_dataset()
+
+    first, again = rows(), rows()
+    reader = iter(first)
+    assert [next(reader)["row"] for _ in range(3)] == [0, 1, 2]
+    again.load_state_dict(first.state_dict())
+    assert [row["row"] for row in again] == [3, 4, 5, 6, 7]
 
 
 def test_workers_that_start_as_new_pythons_need_a_guard(tmp_path):
