@@ -406,6 +406,32 @@ def test_label_smoothing_of_trainer_takes_the_labels_away_from_the_model(rows, r
     assert "Label smoothing " in told and "each step runs an extra forward pass" in told
 
 
+def test_pieces_give_the_gradients_of_the_whole_contrastive_batch_and_accumulation_gives_others():
+    program = load("attention_and_loss/contrastive.py")
+    ids = torch.randint(5, 1000, (64, 16), generator=torch.Generator().manual_seed(0)).to(program.device)
+
+    def gradients(backward):
+        program.model.zero_grad()
+        backward()
+        return torch.cat([one.grad.flatten() for one in program.model.parameters() if one.grad is not None])
+
+    def accumulated():
+        queries, answers = ids.chunk(2)
+        for pair in zip(queries.split(8), answers.split(8), strict=True):
+            (program.loss_of(program.embed(torch.cat(pair))) / 4).backward()
+
+    whole = gradients(lambda: program.loss_of(program.embed(ids)).backward())
+    pieces = gradients(lambda: program.backward_in_chunks(ids, chunk=8))
+    assert torch.allclose(whole, pieces, atol=1e-5)
+    assert torch.norm(gradients(accumulated) - whole) > 0.1 * torch.norm(whole)
+
+
+def test_the_contrastive_program_learns():
+    printed = run("attention_and_loss/contrastive.py").stdout
+    values = [float(value) for value in re.findall(r"loss ([\d.]+)", printed)]
+    assert len(values) == 4 and values == sorted(values, reverse=True)
+
+
 def test_the_usual_loss_takes_the_logits_to_fp32():
     model, batch = llama(dtype=torch.bfloat16), ids()
     loss = model(input_ids=batch, labels=batch).loss

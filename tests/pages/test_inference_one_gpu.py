@@ -33,6 +33,7 @@ from transformers import (
     Qwen3MoeConfig,
     StaticCache,
     TorchAoConfig,
+    WhisperConfig,
     WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
     set_seed,
@@ -319,6 +320,29 @@ def test_the_pipeline_cuts_a_recording_in_advance_only_when_told_and_warns():
     assert cut.default == 0
     told = inspect.getsource(AutomaticSpeechRecognitionPipeline._sanitize_parameters)
     assert "The results will not necessarily" in told and "ignore_warning=True" in told
+
+
+def tiny_whisper():
+    config = WhisperConfig(
+        vocab_size=100, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
+        encoder_ffn_dim=32, decoder_ffn_dim=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=3,
+    )  # fmt: skip
+    model = WhisperForConditionalGeneration(config).eval()
+    model.generation_config = GenerationConfig(
+        decoder_start_token_id=3, eos_token_id=2, pad_token_id=0, bos_token_id=1, return_timestamps=False
+    )
+    return model
+
+
+def test_more_than_one_window_needs_timestamps():
+    told = raised(tiny_whisper().generate, torch.randn(1, 80, 6000), max_new_tokens=4)[1]
+    assert told.startswith("You have passed more than 3000 mel input features") and "return_timestamps=True" in told
+
+
+def test_whisper_takes_a_batch_and_a_static_cache():
+    model, windows = tiny_whisper(), torch.randn(3, 80, 3000)
+    static = model.generate(windows, max_new_tokens=4, do_sample=False, cache_implementation="static")
+    assert torch.equal(static, model.generate(windows, max_new_tokens=4, do_sample=False))
 
 
 def test_transformers_has_no_eagle_and_no_medusa():
