@@ -436,6 +436,22 @@ def failed(stderr, ranks=1, torchrun=""):
     return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs)).splitlines()[0]
 
 
+ENDS_ITS_GROUP = [
+    path
+    for path in sorted(SNIPPETS.rglob("*.py"))
+    if re.search(r"destroy_process_group|end_training", path.read_text())
+    and path.name != "train.py"  # its barrier is freed with the function that trains, long before Python ends
+]
+
+
+@pytest.mark.parametrize("path", ENDS_ITS_GROUP, ids=lambda path: path.relative_to(SNIPPETS).as_posix())
+def test_ranks_wait_for_each_other_by_a_named_barrier_before_they_end_their_group(path):
+    """Without it gloo aborts some runs while Python ends: `terminate called without an active exception`."""
+    barrier = re.search(r"^ *end = [\w.]+\.barrier\(async_op=True\).*\n *end\.wait\(\)", path.read_text(), re.M)
+    last = re.search(r"destroy_process_group\(\)|end_training\(\)", path.read_text())
+    assert barrier and barrier.end() < last.start(), f"{path.relative_to(ROOT)}: end = dist.barrier(async_op=True); end.wait()"
+
+
 def test_a_failure_names_the_line_of_the_program_and_the_error():
     trace = 'Traceback (most recent call last):\n  File "/tmp/t/x.py", line 7, in <module>\n    f()\n  File "lib.py", line 90, in f\n'
     assert failed(trace + "ValueError: no such backend\n") == "snippets/guide/x.py:7: ValueError: no such backend"

@@ -42,4 +42,7 @@ with torch.no_grad():
         seen.append(accelerator.gather_for_metrics(predictions))
 accelerator.print(f"10 rows: gather gives {len(torch.cat(padded))}, gather_for_metrics gives {len(torch.cat(seen))}")
 # --8<-- [end:loop]
+if accelerator.num_processes > 1:
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
 accelerator.end_training()

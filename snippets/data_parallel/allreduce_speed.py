@@ -36,4 +36,6 @@ for megabytes in (1, 16, 64) if not gpu else (1, 25, 256, 1024):
     if dist.get_rank() == 0:
         print(f"{megabytes} MB on {world} processes: {1000 * took:.1f} ms, {sent / took / 1e9:.2f} GB/s")
 # --8<-- [end:measure]
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -30,4 +30,6 @@ if sys.argv[1:] == ["trap"]:
         print(f"loss {loss.item() / dist.get_world_size()}")
     # --8<-- [end:wrong]
     dist.barrier()  # where the others have gone on to
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -31,4 +31,7 @@ print(f"rank {rank}: {everything.tolist()}")
 if sys.argv[1:] == ["trap"]:
     dist.all_reduce(scores)  # lengths 3 and 4
     print(f"rank {rank}: {scores.tolist()} and no error", flush=True)
+else:
+    end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
 dist.destroy_process_group()

@@ -33,4 +33,6 @@ if sys.argv[1:] == ["trap"]:
     for batch in batches:
         ddp(batch).pow(2).mean().backward()  # rank 1 waits here, in its last batch
     dist.barrier()  # and rank 0 here
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -28,5 +28,6 @@ tokens = model.generate(prompts, max_new_tokens=12, do_sample=False)
 if dist.get_rank() == 0:
     print(model.model.layers[0].mlp.experts.num_experts, "experts on each rank", tokens[:, 5:].tolist())
 # --8<-- [end:generate]
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

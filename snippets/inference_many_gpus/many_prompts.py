@@ -67,4 +67,7 @@ if state.is_main_process:
     Path("answers.jsonl").write_text("".join(json.dumps(done[index]) + "\n" for index in range(len(prompts))))
     print(f"{len(prompts)} answers in answers.jsonl, in the order of the prompts")
 # --8<-- [end:work]
+if state.num_processes > 1:
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
 state.destroy_process_group()

@@ -30,5 +30,6 @@ tokens = model.generate(prompts, attention_mask=(prompts != 0).long(), max_new_t
 if dist.get_rank() == 0:
     print(tokens[:, 5:].tolist())
 # --8<-- [end:generate]
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

@@ -45,5 +45,6 @@ if dist.get_rank() == 0:
     print(f"reading the weights takes {1e3 * alone:.0f} ms on one GPU, {1e3 * alone / ranks:.0f} ms on {ranks}")
     print(f"at most {alone / (alone / ranks + sums):.2f}x the tokens/s")
 # --8<-- [end:measure]
-dist.barrier()
+end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+end.wait()
 dist.destroy_process_group()

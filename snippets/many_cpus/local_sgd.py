@@ -35,5 +35,7 @@ with LocalSGD(accelerator=accelerator, model=model, local_sgd_steps=4) as local_
         local_sgd.step()  # sends on every fourth call, nothing on the others
         accelerator.print(f"step {step} apart {apart():.7f}")  # to see it work: apart() itself sends all weights
 # --8<-- [end:loop]
-accelerator.wait_for_everyone()
+if accelerator.num_processes > 1:
+    end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
 accelerator.end_training()

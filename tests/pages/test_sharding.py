@@ -266,13 +266,6 @@ def test_the_message_at_the_end_of_a_program_is_that_of_cpp():
     assert ended.stderr.strip() == (FOLDER / "errors" / "teardown.txt").read_text().strip()
 
 
-def test_the_programs_wait_for_each_other_before_they_end_their_group():
-    for path in SNIPPETS:
-        text = path.read_text()
-        if "destroy_process_group" in text:
-            assert re.search(r"^end\.wait\(\).*\ndist\.destroy_process_group\(\)", text, re.M), path.name
-
-
 # FSDP2
 
 
