@@ -2,7 +2,6 @@
 
 accelerate launch --num-processes 4 --max-restarts 3 many_prompts.py prompts.txt
 """
-
 import contextlib
 import json
 import sys
@@ -61,13 +60,11 @@ with open(FOLDER / f"{state.process_index}.jsonl", "a") as file:
         for index, answer in zip(batch, answers):
             file.write("\n" + json.dumps({"index": index, "prompt": prompts[index], "answer": answer}))
         file.flush()
-state.wait_for_everyone()
-if state.is_main_process:
-    done = saved()
-    Path("answers.jsonl").write_text("".join(json.dumps(done[index]) + "\n" for index in range(len(prompts))))
-    print(f"{len(prompts)} answers in answers.jsonl, in the order of the prompts")
-# --8<-- [end:work]
 if state.num_processes > 1:
     end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
     end.wait()
+if state.is_main_process:
+    Path("answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for _, answer in sorted(saved().items())))
+    print(f"{len(prompts)} answers in answers.jsonl, in the order of the prompts")
+# --8<-- [end:work]
 state.destroy_process_group()

@@ -28,7 +28,7 @@ average = [parameter.detach().clone() for parameter in model.parameters()]  # th
 
 
 @torch.no_grad()
-def update_average(decay=0.9):
+def update_average(decay=0.999):
     for kept, parameter in zip(average, model.parameters(), strict=True):
         kept.lerp_(parameter, 1 - decay)
 
@@ -51,7 +51,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    update_average()
+    update_average(decay=0.9)  # so few steps; a long run takes 0.999 or more
 
 # --8<-- [start:use]
 swap()
