@@ -50,4 +50,7 @@ if __name__ == "__main__":
     except RuntimeError as error:
         print(f"rank {dist.get_rank()}: {error}", flush=True)
         if "TORCH_FR_BUFFER_SIZE" in os.environ:
-            write_flight_record()  # and no exit status: at the first one, torchrun would kill the other rank
+            write_flight_record()
+        # Status 0: at another one torchrun kills the other rank before it has told its side. And at once: gloo's threads
+        # still wait, and the end of Python would sometimes abort the process because of them.
+        os._exit(0)
