@@ -61,6 +61,7 @@ from itertools import product
 
 logging.disable(logging.WARNING)
 
+import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -70,16 +71,19 @@ from transformers import Qwen3Config, Qwen3MoeConfig
 from transformers.distributed import DistributedConfig
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
+# %%
 from dryrun import hardware, predict, published
 from dryrun.collectives import RankTracker
 from dryrun.fit import of_group
 from dryrun.rows import WEIGHT_BYTES, Setting, run_of
 from dryrun.trace import GiB, fake
 from dryrun.workload import Workload, traced
+from evidence import plots
 from evidence.claims import claim, predicted, start, table
 
 GB, BF16 = 1e9, torch.bfloat16
 start("inference_many_gpus")
+plots.set_up("inference_many_gpus")
 
 # %% [markdown]
 # ## Nine models
@@ -440,6 +444,23 @@ claim("even-8b", "Time of a sum from which two H100 give no more tokens/s of Lla
       break_even(EIGHT, "h100-sxm5", 2), "µs", kind="derived", at_least=30, at_most=45)
 
 # %% [markdown]
+# The same as curves, for a sum as long as people measured it over NVLink and over PCIe. The dotted
+# line is what a user hopes for: n GPUs, n times the speed. The large model stays near it over
+# NVLink, because its reading takes long. The small model leaves it at once: eight GPUs read
+# its weights in less time than the sums take.
+
+# %% alt="Speed over one GPU against the number of GPUs: the 70B model over NVLink rises most, the 8B model over PCIe falls."
+_, axes = plt.subplots(figsize=(7, 3.2))
+for name, gpu, key, link in ((SEVENTY, "h100-sxm5", "h100", "NVLink"), (EIGHT, "h100-sxm5", "h100", "NVLink"),
+                             (SEVENTY, "rtx-4090", "4090", "PCIe"), (EIGHT, "rtx-4090", "4090", "PCIe")):
+    axes.plot(RANKS, [1, *(speedup(name, gpu, ranks, SUMS[key][2]) for ranks in RANKS[1:])], marker="o",
+              label=f"{name}, {hardware.accelerator(gpu).label}, {link}")
+axes.plot(RANKS, RANKS, color=plots.GRAY, linestyle=":", linewidth=1)
+axes.set(xlabel="GPUs", ylabel="tokens/s at batch 1, over one GPU", xticks=RANKS)
+axes.legend()
+plt.show()
+
+# %% [markdown]
 # ### What others measured: one answer on 1 to 8 GPUs
 #
 # gpt-fast, compiled, batch 1, on A100 with NVLink. Its rates at 1 and at n GPUs also
@@ -632,6 +653,17 @@ for key, sentence, value, least, most in (
     claim(key, sentence, value, "x", kind="cited", source=TRT, at_least=least, at_most=most)
 
 # %% [markdown]
+# A copy on one GPU sends nothing, and wins where it has room for many caches (H200). Where
+# weights leave little room (H100), a second GPU brings far more than its own share: half of
+# the weights leave each GPU, and many more caches fit. Beyond that, each further GPU in a
+# copy brings less. Without NVLink (L40S) it brings least.
+
+# %% alt="Tokens per second for each GPU by GPUs in a copy, for four GPUs."
+plots.bars({f"{ranks} in a copy": {gpu: rates[ranks] / ranks if ranks in rates else None
+                                   for gpu, rates in SERVED.items()} for ranks in RANKS},
+           "Llama-3.1-70B in TensorRT-LLM, tokens/s for each GPU")
+
+# %% [markdown]
 # Copies need equal shares. `split_between_processes` cuts a list into blocks. If the list is
 # sorted by length, the last block holds the longest prompts. For lengths with an exponential
 # distribution, the mean of the longest 1/n is 1 + ln n times the mean of all.
@@ -734,6 +766,10 @@ claim("octo", "Peak of OctoCoder in bf16 that the tutorial prints as 29.026, and
 # - **Tensor parallelism makes one answer faster.** What ends the gain is the latency of two
 #   sums in each layer.
 # - **Layers spread over GPUs bring room and no speed.**
+#
+# So ask in this order. Does a copy fit on one GPU, in fewer bits if need be? Then copy it.
+# Does it fit on two? Then make copies of two. Split further only if one answer must come
+# sooner, and only over a fast link.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.

@@ -21,6 +21,11 @@
 # Limits on speed follow from the data sheets of the GPUs. Speeds that people measured are
 # cited, next to the limit.
 #
+# **What to expect.** Two quantities decide almost everything. *Bytes held* decide what fits:
+# the weights, and a cache that grows with every token of every sequence. *Bytes read* decide
+# the speed of an answer, because each new token reads all active weights and its whole cache.
+# Arithmetic matters for the prompt, and for large batches.
+#
 # A GiB has 2³⁰ bytes; GPU memory and bandwidth are decimal, as vendors write them.
 
 # %%
@@ -44,6 +49,7 @@ from evidence.session import prepare
 prepare(PINS)
 
 # %%
+import matplotlib.pyplot as plt
 import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
@@ -55,9 +61,11 @@ from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig,
 from dryrun import hardware
 from dryrun.trace import GiB, fake
 from dryrun.tracker import Tracker
+from evidence import plots
 from evidence.claims import claim, start, table
 
 start("inference_one_gpu")
+plots.set_up("inference_one_gpu")
 
 # %% [markdown]
 # ## Sixteen models
@@ -323,7 +331,28 @@ table("models", "Sixteen models: weights in GiB, and the KV cache of one sequenc
         "long": cache_bytes(name, LONG) / GiB} for name, (attention, *_) in MODELS.items()], kind="traced")
 
 # %% [markdown]
-# What one token keeps, and what kinds of layers save:
+# ### Five ways to keep the past
+#
+# The same lengths, five models. Both axes are logarithmic, so a cache that keeps every token
+# in full is a straight line. Fewer KV heads move the line down (Llama 2 to Llama 3.1). A
+# latent cache moves it down further, although DeepSeek-V3 is the largest model here. Sliding
+# layers bend the line once the window is full. A state space is flat: its state has one size.
+
+# %% alt="Cache against tokens on logarithmic axes: three parallel rising lines, one that bends, and one flat line."
+LENGTHS_SHOWN = [2**power for power in range(10, 18)]
+_, axes = plt.subplots(figsize=(7, 3.4))
+for name in ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-12B", "DeepSeek-V3", "Falcon-Mamba-7B"):
+    axes.plot(LENGTHS_SHOWN, [cache_bytes(name, tokens) / GiB for tokens in LENGTHS_SHOWN], marker="o", markersize=3,
+              label=f"{name} ({MODELS[name][0]})")
+axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="KV cache in bf16, GiB")
+axes.set_xticks(LENGTHS_SHOWN, [f"{tokens // 1024}k" for tokens in LENGTHS_SHOWN])
+axes.minorticks_off()
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# For a server, multiply by the number of sequences at once. What one token keeps, and what
+# kinds of layers save:
 
 # %%
 full_gemma = 2 * 48 * 2 * 8 * 256 * LONG
@@ -560,7 +589,31 @@ claim("batch-room", "Sequences of 2,048 tokens that fit beside Llama-3.1-8B in b
       room_for("h100-sxm5", PROMPT), "", kind="derived", at_least=200, at_most=260)
 
 # %% [markdown]
+# ### Where the gain of a batch ends
+#
+# Each line ends where the caches fill the GPU. At short lengths the batch reaches the
+# arithmetic first, and the line turns flat. At long lengths the caches are soon the larger
+# part of what a step reads, and more sequences bring little. So the length of your
+# conversations, more than the GPU, decides how many users one GPU serves.
+
+# %% alt="Most tokens per second against batch: the shorter the context, the higher and longer the line rises."
+_, axes = plt.subplots(figsize=(7, 3.2))
+for tokens in (512, PROMPT, SHORT, 32768):
+    fitting = [2**power for power in range(12) if 2**power <= room_for("h100-sxm5", tokens)]
+    axes.plot(fitting, [batch_limit("h100-sxm5", batch, tokens)[0] for batch in fitting], marker="o", markersize=3,
+              label=f"{tokens:,} tokens each")
+axes.set(xscale="log", yscale="log", xlabel="batch", ylabel="at most tokens/s in all")
+axes.set_xticks([1, 4, 16, 64, 256, 1024], ["1", "4", "16", "64", "256", "1,024"])
+axes.minorticks_off()
+axes.legend(title="Llama-3.1-8B in bf16, one H100", title_fontsize="small")
+plt.show()
+
+# %% [markdown]
 # ## What others measured
+#
+# A limit is what no program exceeds. How near do programs come? First plain `generate`,
+# which launches every kernel from Python, token by token. On the slower GPU the kernels take
+# longer than their launches. On the faster one the GPU waits for Python.
 #
 # bitsandbytes' own benchmark of December 2024: Llama-3.1-8B, tokens/s of the whole batch.
 
@@ -589,6 +642,10 @@ claim("nf4-faster-4090", "Tokens/s in nf4 of bitsandbytes over bf16 at batch 1, 
       "x", kind="cited", source=BNB, at_least=1.3, at_most=1.6)
 
 # %% [markdown]
+# An engine launches a whole step at once. The smaller the model, the more of eager decoding is
+# launching, and the more an engine gains. Quantized weights help only where reading them is
+# what takes the time.
+#
 # The authors of Qwen2.5 measured transformers and vLLM on the same A100: batch 1, a
 # prompt of one token, 2,048 new tokens.
 
@@ -612,7 +669,7 @@ for key, name, least, most in (("vllm-small", "Qwen2.5-0.5B", 6, 7), ("vllm-7b",
           ratios[name], "x", kind="cited", source=QWEN, at_least=least, at_most=most)
 
 # %% [markdown]
-# gpt-fast shows what plain PyTorch reaches when the whole step is compiled and replayed as a
+# No engine is needed for that gain. gpt-fast shows what plain PyTorch reaches when the whole step is compiled and replayed as a
 # CUDA graph: Llama-2-7B on an A100 at batch 1.
 
 # %%
@@ -635,6 +692,10 @@ claim("compiled-int4", "Measured tokens/s of Llama-2-7B with int4 weights over b
 # A pass of the large model then gives (1 - a^(k+1)) / (1 - a) tokens on average
 # ([Leviathan and others](https://arxiv.org/abs/2211.17192)). Each drafted token costs *c* of a
 # pass of the large model. So the speed is that number over 1 + k c.
+#
+# Read the rows from the bottom: a draft that is often right pays at any price here, one that
+# is often wrong has to be free. At large batches the passes are bound by arithmetic, and
+# rejected tokens are then work that others wait for.
 
 # %%
 def speculative(accepted, drafted, cost):
@@ -680,8 +741,12 @@ for batch, least, most in ((1, 18, 22), (32, 0.6, 0.75)):
 # ## What came out
 #
 # - **Count first:** weights, then the cache at your length and batch. GQA, MLA, sliding and
-#   linear layers differ widely.
+#   linear layers differ widely. To count your own model, write its configuration into
+#   `MODELS` above and run the notebook again.
 # - **Decoding is bound by bytes.** Fewer bytes for each token, or more tokens for each read.
+#   For one user, quantize or speculate. For many users, batch.
+# - **The cache ends the batch.** Where conversations are long, a smaller cache brings more
+#   users than smaller weights do.
 # - **Eager decoding of a small model is bound by the CPU on a fast GPU.** A compiled step
 #   comes several times nearer to the limit.
 

@@ -206,7 +206,9 @@ plt.show()
 # ## A shape, a program
 #
 # JAX runs the Python of a compiled function once for each new shape. So a line in that
-# function counts programs. Ten batches of ten lengths:
+# function counts programs. Ten batches of ten lengths follow, first as they are, then padded to
+# the next power of two (*buckets*). Expect one program for each length that the compiler sees.
+# Padding costs arithmetic instead. One long length for all would cost more of it than buckets do.
 
 # %%
 LENGTHS = [30, 41, 52, 63, 74, 85, 96, 107, 118, 129]
@@ -311,7 +313,9 @@ def batch(number):
 # %% [markdown]
 # The collectives are read in the program that XLA made. Bytes are those of their results.
 # Round a ring of eight, an all-reduce sends 2 x 7/8 of its bytes from each device, and an
-# all-gather 7/8.
+# all-gather 7/8. Nobody wrote these collectives: the compiler derives them from where the
+# weights and the batch lie. So read them after each change of a layout. A collective that you
+# did not expect is the usual reason for a slow step.
 
 # %%
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
@@ -378,6 +382,8 @@ claim("attention-gathers-jax", "All-gathers of the same step with JAX's attentio
 #
 # A TPU's matrix unit multiplies bf16 numbers and adds them up in fp32. A number in fp32 is
 # rounded to bf16 first: one pass. Three passes also multiply what the rounding left over.
+# `jax.default_matmul_precision` chooses among them. A comparison with fp32 on another machine
+# needs the highest, and training seldom does.
 
 # %%
 generator = np.random.default_rng(0)
@@ -409,6 +415,8 @@ claim("bf16-three-passes", "Relative error of the same product in three passes o
 #
 # A static cache is an argument of the compiled function. Its size is the same for every
 # token, so decoding is one program. Reading a prompt is one program for each length.
+# So prompts are padded on the right, to powers of two. The answer begins at the last real
+# token, and each new token overwrites one that was padded. The tokens must stay the same.
 
 # %%
 ROOM = 256
