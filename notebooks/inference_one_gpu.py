@@ -591,10 +591,10 @@ claim("batch-room", "Sequences of 2,048 tokens that fit beside Llama-3.1-8B in b
 # %% [markdown]
 # ### Where the gain of a batch ends
 #
-# Each line ends where the caches fill the GPU. At short lengths the batch reaches the
-# arithmetic first, and the line turns flat. At long lengths the caches are soon the larger
-# part of what a step reads, and more sequences bring little. So the length of your
-# conversations, more than the GPU, decides how many users one GPU serves.
+# Each line ends where the caches fill the GPU, before arithmetic binds it. At long lengths the
+# caches are soon the larger part of what a step reads. Then more sequences bring little, and
+# few of them fit. So the length of your conversations decides how many users one GPU serves,
+# and how many tokens per second it gives in all.
 
 # %% alt="Most tokens per second against batch: the shorter the context, the higher and longer the line rises."
 _, axes = plt.subplots(figsize=(7, 3.2))
