@@ -73,14 +73,13 @@ def processor(name):
     row = hardware.accelerator(name)
     needed = {"peak in 16 bits": row.half, "peak in fp32": row.get("fp32"), "bandwidth": row.get("bandwidth")}
     missing = [what for what, value in needed.items() if not value]
-    if missing or row.family not in CACHES:
-        reason = (
-            f"{missing[0]} is not in dryrun/data/accelerators.json"
-            if missing
-            else f"it is no GPU but {row.vendor} {row.family}"
-        )
+    if missing:
         raise ValueError(
-            f"gpu={row.key!r}: no time is predicted, because its {reason}" if missing else f"gpu={row.key!r}: {reason}"
+            f"gpu={row.key!r}: no time is predicted, because its {missing[0]} is not in dryrun/data/accelerators.json"
+        )
+    if row.family not in CACHES:
+        raise ValueError(
+            f"gpu={row.key!r}: no time is predicted, because it is of {row.vendor}: only NVIDIA's have been judged"
         )
     link = hardware.LINKS.get(row.get("peer_link"))
     family = (

@@ -6,12 +6,17 @@
 
   const FRAME = /File "[^"]*", line \d+(, in \S+)?/g // of a traceback: its path and function are the reader's own
 
-  // What readers write for words that pages spell out.
+  // What readers write for words that pages spell out, which they have too.
   const MEANS = {
-    amp: "mixed precision", cp: "context parallelism", ep: "expert parallelism", gas: "gradient accumulation",
-    ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", mfu: "utilization",
+    amp: "mixed precision", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
+    ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", oom: "outofmemoryerror memory", pp: "pipeline parallelism", sdpa: "scaled dot product attention",
-    tp: "tensor parallelism", tps: "tokens second",
+    tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
+  }
+  // And what pages have by chance, if at all: the other words take its place.
+  const PLAIN = {
+    bs: "batch size", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune",
+    finetuning: "fine tuning", mac: "apple", macbook: "apple", seqlen: "sequence length", util: "utilization", vram: "gpu memory",
   }
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
@@ -50,12 +55,14 @@
     return found
   }
 
+  const apart = word => begins(word) ? word : word.match(/^(\d+)(\p{L}{2,})$|^(\p{L}{2,})(\d+)$/u)?.slice(1).filter(Boolean) ?? word // 24gb, zero3: pages write two words
+
   const rewrite = pasted => {
     instead = {}
     const query = pasted.replace(FRAME, " ")
-    const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean) ?? []
+    const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
     const telling = typed.filter(word => !common.has(word))
-    const asked = (telling.length ? telling : typed).map(known)
+    const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
