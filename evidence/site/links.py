@@ -12,6 +12,7 @@ from .prose import INLINE_CODE, blocks, paragraphs, without
 
 TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
 LINK = re.compile(rf"(?<!!)\[[^\]]*\]\(\s*{TARGET}\)|^[^\S\n]*\[(?!\^)[^\]]+\]:[^\S\n]*(?=\S){TARGET}$", re.M)
+SAYS_NOTHING = re.compile(r"(?<!!)\[(click here|continue|go|here|learn more|link|more|page|read more|start|this)\]\(", re.I)
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 SECTION = re.compile(r"^#{2,3}\s+(.+)")
 MKDOCS = Path("mkdocs.yml")
@@ -37,6 +38,15 @@ def check(path, block, docs):
             if anchor not in anchors:
                 what = f"{shown(file)} has no anchor #{anchor}{nearest(anchor, anchors)}"
                 yield Problem(path, what, f"correct it, or give a heading there {{ #{anchor} }}", number)
+
+
+def check_words(path, block):
+    """Links whose words say nothing by themselves, as a search engine and a screen reader's list of links read them."""
+    for line, paragraph in paragraphs(block.text):
+        found = without(INLINE_CODE, paragraph)
+        for match in SAYS_NOTHING.finditer(found):
+            number = block.line + line + found.count("\n", 0, match.start())
+            yield Problem(path, f"a link called {match[1]!r} does not say where it leads", "link words that do", number)
 
 
 def targets(text):

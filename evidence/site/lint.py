@@ -108,6 +108,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
         yield from _claims(path, block, found, used)
         yield from links.check_sections(path, block)
         yield from links.check(path, block, docs)
+        yield from links.check_words(path, block)
         yield from snippets.check_html(path, block, snippet_folder)
     elif block.language in record_blocks.NAMES:
         yield from record_blocks.check(path, block, found)

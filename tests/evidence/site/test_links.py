@@ -56,6 +56,12 @@ def test_a_sound_link_passes(repository, problems_of, link):
     assert problems_of(link if link.startswith("`") else f"See [it]({link}).") == []
 
 
+def test_a_link_whose_words_say_nothing_is_named_with_its_line(repository, problems_of):
+    (repository.page.parent / "other.md").write_text("# Other\n")
+    found = problems_of("Text.\n\nIt is explained\n[here](other.md), and [the rest](other.md) too.")
+    assert found == ["4: a link called 'here' does not say where it leads. Fix: link words that do"]
+
+
 def nav_problems(repository, nav):
     Path("mkdocs.yml").write_text(f"site_name: a\nformat: !!python/name:none.at_all\nnav:\n{nav}")
     return [str(problem) for problem in links.check_nav(repository.page.parent)]
