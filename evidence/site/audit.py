@@ -6,7 +6,6 @@ because it depends on the machine. The site is built for this, from the working 
 
 import json
 import os
-import resource
 import shutil
 import socket
 import statistics
@@ -15,16 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import jupytext
-import yaml
-
 from ..problems import Problem
 from .browser import LOOKS, Host, Visit, chromium, executable, violations
 
 KILOBYTE = 1000
 # gzipped, a first visit; a notebook's less its figures; the search's when it opens
 OVERVIEW, GUIDE, NOTEBOOK, LEDGER, SEARCH = (size * KILOBYTE for size in (42, 72, 65, 72, 280))
-SLOWER_THAN_PLAIN = 3  # seconds of CPU time, for the whole site
 RUNS = 5  # of Lighthouse, of which the median counts for performance
 GATES = {"accessibility": "a11y", "best-practices": "best", "seo": "SEO"}  # which must be 100
 LIGHTHOUSE = Path(".venv/lighthouse/node_modules/lighthouse/cli/index.js")
@@ -109,38 +104,25 @@ def lighthouse(address, runs):
 
 
 def builds(folder, say):
-    """Builds the site and a plain one in turns; yields whether ours differs from itself, or takes too long."""
-    plain(folder / "plain")
-    ours, theirs = [], []
-    for number in range(3):
-        ours.append(build(folder / f"ours{number}"))
-        theirs.append(build(folder / f"theirs{number}", folder / "plain"))
-    seconds, base = min(ours), min(theirs)
-    say(
-        f"build {seconds:.1f} s of CPU time, plain Material {base:.1f} s: {seconds - base:+.1f} s, at most +{SLOWER_THAN_PLAIN} s"
-    )
-    if seconds > base + SLOWER_THAN_PLAIN:
-        yield f"the build takes {seconds - base:.1f} s more than that of a plain site"
-    differ = differences(folder / "ours0", folder / "ours1")
+    """Builds the site twice; yields each file in which the two differ."""
+    for number in range(2):
+        build(folder / f"build{number}")
+    differ = differences(folder / "build0", folder / "build1")
     say(f"built twice: {len(differ) or 'no'} file{'s' * (len(differ) != 1)} differ{'s' * (len(differ) == 1)}")
     yield from (f"built twice, {name} differs" for name in differ)
 
 
-def build(folder, source=".", **environment):
-    """Builds a site in a process of its own; returns the CPU time."""
+def build(folder, **environment):
+    """Builds the site in a process of its own."""
     kept = {name: value for name, value in os.environ.items() if name != "SITE_URL"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(Path(folder).resolve())],
-        cwd=source,
         env=kept | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": os.getcwd()} | environment,
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"mkdocs build --strict failed in {source}\n{done.stdout}{done.stderr}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        raise RuntimeError(f"mkdocs build --strict failed\n{done.stdout}{done.stderr}")
 
 
 def differences(one, other):
@@ -150,33 +132,3 @@ def differences(one, other):
         for folder in (one, other)
     ]
     return sorted(name for name in found[0].keys() | found[1].keys() if found[0].get(name) != found[1].get(name))
-
-
-def plain(folder):
-    """The same pages with plain Material: no hook, no records, notebooks as Markdown without outputs."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda *_: None)
-    ours = yaml.load(Path("mkdocs.yml").read_text(encoding="utf-8"), Loader)
-    without = {"evidence.site.pages", "pymdownx.superfences"}
-    extensions = [
-        one for one in ours["markdown_extensions"] if not {one if isinstance(one, str) else next(iter(one))} & without
-    ]
-    settings = {
-        "site_name": "Plain",
-        "theme": {"name": "material", "font": False, "features": ours["theme"]["features"]},
-        "plugins": ["search"],
-        "markdown_extensions": [*extensions, "pymdownx.superfences"],
-        "nav": json.loads(json.dumps(ours["nav"]).replace(".ipynb", ".md")),
-    }
-    shutil.copytree("docs", folder / "docs")
-    shutil.copytree("snippets", folder / "snippets")
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    (folder / "docs" / "notebooks").mkdir()
-    for path in Path("notebooks").glob("*.py"):
-        text = jupytext.writes(jupytext.read(path), "md")
-        (folder / "docs" / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")
-    for page in (folder / "docs").rglob("*.md"):
-        page.write_text(page.read_text(encoding="utf-8").replace(".ipynb", ".md"), encoding="utf-8")

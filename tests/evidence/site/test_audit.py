@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from built import ROOT
 
 from evidence.problems import Problem
 from evidence.site import audit
@@ -65,15 +64,6 @@ def test_two_builds_that_differ_are_told_apart_to_the_byte(tmp_path):
     (tmp_path / "other" / "more").touch()
     assert audit.differences(tmp_path / "one", tmp_path / "same") == []
     assert audit.differences(tmp_path / "one", tmp_path / "other") == ["more", "sub/file"]
-
-
-def test_the_plain_site_has_the_same_pages(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    audit.plain(tmp_path / "plain")
-    pages = {path.relative_to(tmp_path / "plain/docs").as_posix() for path in (tmp_path / "plain/docs").rglob("*.md")}
-    ours = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
-    assert pages == ours | {f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*.py")}
-    assert not [page for page in pages if ".ipynb" in (tmp_path / "plain/docs" / page).read_text()]
 
 
 def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):
