@@ -453,9 +453,10 @@ claim("even-8b", "Time of a sum from which two H100 give no more tokens/s of Lla
 
 # %% alt="Speed over one GPU against GPUs: 70B over NVLink rises most; 8B with slow sums on H100 first falls below one."
 _, axes = plt.subplots(figsize=(7, 3.2))
-for name, gpu, key, link in ((SEVENTY, "h100-sxm5", "h100", "NVLink"), (SEVENTY, "h100-sxm5", "4090", "sums as over PCIe"),
+SLOW = "sums as over PCIe"
+for name, gpu, key, link in ((SEVENTY, "h100-sxm5", "h100", "NVLink"), (SEVENTY, "h100-sxm5", "4090", SLOW),
                              (EIGHT, "h100-sxm5", "h100", "NVLink"), (EIGHT, "rtx-4090", "4090", "PCIe"),
-                             (EIGHT, "h100-sxm5", "4090", "sums as over PCIe")):
+                             (EIGHT, "h100-sxm5", "4090", SLOW)):
     axes.plot(RANKS, [1, *(speedup(name, gpu, ranks, SUMS[key][2]) for ranks in RANKS[1:])], marker="o",
               label=f"{name}, {hardware.accelerator(gpu).label}, {link}")
 axes.plot(RANKS, RANKS, color=plots.GRAY, linestyle=":", linewidth=1)

@@ -115,6 +115,7 @@ KNOWN = [
     ("tensorflow/fit.py", "`tensorflow`", "the same"),
     ("tensorflow/generate.py", "`tensorflow`", "the same"),
     ("tensorflow/to_pytorch.py", "`tensorflow`", "the same"),
+    ("tpu/flax_to_pytorch.py", "`transformers.modeling_flax_pytorch_utils`", "the same"),
     *[
         (f"hyperparameter_search/{name}.py", "`task`", "the program of that name lies beside it")
         for name in ("ddp", "memory", "ray_search", "search", "seeds", "worker")

@@ -61,7 +61,7 @@
     instead = {}
     const query = pasted.replace(FRAME, " ")
     const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
-    const telling = typed.filter(word => !common.has(word))
+    const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
     const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes

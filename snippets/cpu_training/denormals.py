@@ -4,7 +4,7 @@ import torch
 tiny = torch.tensor([1e-40])
 print("before:", (tiny * 1).item() > 0)
 # --8<-- [start:flush]
-print("switched on:", torch.set_flush_denormal(True))  # for this thread, before the training
+print("switched on:", torch.set_flush_denormal(True))  # before PyTorch computes anything
 # --8<-- [end:flush]
 print("after:", (tiny * 1).item() > 0)
 torch.set_flush_denormal(False)

@@ -23,6 +23,13 @@ if rank == 0:
     print(f"loss {loss.item() / dist.get_world_size()}")
 # --8<-- [end:right]
 
+# --8<-- [start:together]
+bad = (~torch.isfinite(loss)).float()  # or: the time is up, a signal came
+dist.all_reduce(bad, op=dist.ReduceOp.MAX)  # every rank, in every step
+if bad.item():
+    print(f"rank {rank} skips this step, as all others do")
+# --8<-- [end:together]
+
 if sys.argv[1:] == ["trap"]:
     # --8<-- [start:wrong]
     if rank == 0:

@@ -22,6 +22,7 @@ trainer = Trainer(model_init=model_init, args=arguments_for("out"), train_datase
 trainer.model_init = fresh_model
 # --8<-- [start:search]
 study = optuna.create_study(direction="minimize", **STUDY)
+study.enqueue_trial({"learning_rate": 1e-3}, skip_if_exists=True)  # what you would take without a search, first
 finished = sum(trial.state.is_finished() for trial in study.trials)
 best = trainer.hyperparameter_search(
     hp_space=space,

@@ -1,5 +1,6 @@
 """Will it fit? Counts weights and KV cache of a model, without its weights and without a GPU."""
 import torch
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 # With the Hub: config = AutoConfig.from_pretrained("Qwen/Qwen3-8B")
@@ -15,13 +16,13 @@ weights = sum(parameter.numel() * parameter.element_size() for parameter in mode
 
 
 def cache_bytes(tokens):
-    """What the cache object of this model holds after so many tokens: right for GQA, MLA and sliding layers."""
+    """What the cache object of this model holds after so many tokens: right for GQA, MLA, sliding and linear layers."""
     ids = torch.zeros(1, tokens - 1, dtype=torch.long, device="meta")
     with torch.no_grad():
         cache = model(ids, use_cache=True, logits_to_keep=1).past_key_values
         model(ids[:, :1], past_key_values=cache)  # one more: sliding layers drop what left the window
-    tensors = (value for layer in cache.layers for name, value in vars(layer).items() if name in ("keys", "values"))
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    tensors = tree_leaves([vars(layer) for layer in cache.layers])  # keys and values, or the states of linear layers
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors if isinstance(tensor, torch.Tensor))
 
 
 for tokens in (2048, 8192, 32768):

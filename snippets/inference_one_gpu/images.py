@@ -15,10 +15,10 @@ config = Qwen2_5_VLConfig(
 device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
 # or from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", dtype=dtype, attn_implementation={...: ...}), as on the page
 model = AutoModelForImageTextToText.from_config(config, dtype=dtype).to(device).eval()
-processor = Qwen2VLImageProcessorPil()  # or AutoProcessor.from_pretrained(...).image_processor
 picture = Image.linear_gradient("L").resize((1024, 768)).convert("RGB")
 
 # --8<-- [start:limit]
+processor = Qwen2VLImageProcessorPil()  # or AutoProcessor.from_pretrained(name).image_processor
 SIDE = 14 * 2  # a token stands for 28 x 28 pixels: patches of 14, merged two by two
 for most in (16384, 512, 128):  # tokens for one picture; the first is the limit of the published checkpoint
     size = {"shortest_edge": 4 * SIDE**2, "longest_edge": most * SIDE**2}  # despite their names: pixels in all

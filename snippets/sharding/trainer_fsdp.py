@@ -2,6 +2,7 @@
 import os
 
 import torch
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
 
@@ -21,6 +22,10 @@ arguments = TrainingArguments(
     },
 )
 # --8<-- [end:arguments]
+# --8<-- [start:sums]
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+arguments.fsdp_plugin_args["mixed_precision_policy"] = policy  # there is no key for it in fsdp_config
+# --8<-- [end:sums]
 
 config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000)
 model = AutoModelForCausalLM.from_config(config)
@@ -34,3 +39,9 @@ wrapped = type(trainer.model_wrapped).__name__
 sharded = any(isinstance(parameter, DTensor) for parameter in trainer.model.parameters())
 print(f"rank {arguments.process_index}: {wrapped}, sharded: {sharded}", flush=True)
 # --8<-- [end:check]
+
+# --8<-- [start:save]
+if trainer.is_fsdp_enabled:  # not on a CPU
+    trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+trainer.save_model("trained")  # on every rank; rank 0 writes
+# --8<-- [end:save]

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
+    FalconMambaConfig,
     GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
@@ -620,3 +621,62 @@ def test_forty_questions_of_readers_have_a_section_each():
     for question in questions:
         page, _, section = question["answer"].partition("#")
         assert section in anchors(page), question
+
+
+# Merging, several adapters, hybrid models
+
+
+def test_a_merge_into_the_dequantized_weights_is_nearest_and_one_into_4_bits_farthest(tmp_path):
+    set_seed(0)
+    LlamaForCausalLM(LlamaConfig(**SMALL)).to(torch.bfloat16).save_pretrained(tmp_path / "base")
+
+    def base(**arguments):
+        return AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.bfloat16, **arguments)
+
+    @torch.no_grad()
+    def answers(model):
+        return model.eval()(IDS).logits.float()
+
+    model = get_peft_model(base(quantization_config=NF4), LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    model.save_pretrained(tmp_path / "adapter")
+    trained = answers(model)
+
+    def off(weights):
+        merged = PeftModel.from_pretrained(weights, tmp_path / "adapter").merge_and_unload()
+        return ((answers(merged) - trained).norm() / trained.norm()).item()
+
+    dequantized = off(base(quantization_config=NF4).dequantize())
+    assert 2 * dequantized < off(base()) < off(base(quantization_config=NF4))
+
+
+def test_only_cat_gives_the_weighted_sum_of_two_adapters():
+    said = run("adapters_and_offload/several_adapters.py").stdout
+    off = {kind: float(value) for kind, value in re.findall(r"^(\w+) (\S+) off", said, re.MULTILINE)}
+    assert off["cat"] < 1e-5 < 0.1 < off["svd"] < off["linear"]
+
+
+def test_a_hybrid_has_adapters_in_each_layer_where_the_names_are_given():
+    said = run("adapters_and_offload/hybrid.py").stdout
+    assert "mamba.in_proj" in said and "layers with adapters: 2" in said
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["in_proj", "out_proj"]])
+def test_peft_refuses_what_the_fused_kernel_of_mamba_reads_past_the_adapter(targets):
+    small = FalconMambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, state_size=4)
+    with pytest.raises(ValueError, match="'out_proj' is incompatible with Mamba"):
+        get_peft_model(AutoModelForCausalLM.from_config(small), LoraConfig(target_modules=targets))
+
+
+def test_a_target_that_fits_nothing_is_skipped_without_a_word():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        get_peft_model(LlamaForCausalLM(LlamaConfig(**SMALL)), LoraConfig(target_modules=["q_proj", "no_such_layer"]))
+    assert not [warning for warning in said if "no_such_layer" in str(warning.message)]
+
+
+def test_adapters_on_experts_want_no_dropout():
+    small = GptOssConfig(vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+                         num_key_value_heads=2, head_dim=16, num_local_experts=4)  # fmt: skip
+    experts = LoraConfig(target_parameters=["mlp.experts.down_proj"], lora_dropout=0.05)
+    with pytest.raises(ValueError, match="lora.ParamWrapper does not work with lora_dropout != 0"):
+        get_peft_model(AutoModelForCausalLM.from_config(small), experts)

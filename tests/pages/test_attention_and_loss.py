@@ -41,6 +41,7 @@ from transformers.modeling_flash_attention_utils import (
     FLASH_ATTN_KERNEL_FALLBACK,
     _is_packed_sequence,
 )
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssPreTrainedModel
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
 
@@ -588,6 +589,31 @@ def test_gpt_oss_runs_eager_by_default_refuses_sdpa_and_takes_flex_with_its_sink
     assert (type(caught.value).__name__, str(caught.value)) == error("no_sdpa")
     assert AutoModelForCausalLM.from_config(config, attn_implementation="flex_attention")
     assert "s_aux" in inspect.signature(flex_attention_forward).parameters
+
+
+def test_flash_attention_becomes_the_hub_kernel_that_knows_sinks_for_gpt_oss():
+    kernels = GptOssPreTrainedModel._compatible_flash_implementations
+    assert kernels[0] == "kernels-community/vllm-flash-attn3"
+    assert "flash_attention_4" in kernels and not {"flash_attention_2", "flash_attention_3"} & set(kernels)
+
+
+def test_a_mlp_in_tiles_gives_the_same_step_and_yarn_is_taken_from_rope_parameters():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768, "rope_theta": 1e6}
+    config = Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=16, rope_parameters=yarn)
+    model, ids = AutoModelForCausalLM.from_config(config), torch.arange(64).view(1, 64)
+    assert model.model.rotary_emb.rope_type == "yarn"
+
+    def step():
+        model.zero_grad()
+        loss = model(ids, labels=ids, use_cache=False).loss
+        loss.backward()
+        return loss, [weight.grad.clone() for weight in model.parameters()]
+
+    whole = step()
+    for layer in model.model.layers:
+        once = layer.mlp.forward
+        layer.mlp.forward = lambda x, once=once: torch.cat([once(tile) for tile in x.split(16, dim=1)], dim=1)
+    torch.testing.assert_close(step(), whole)
 
 
 def test_the_options_of_flex_attention_reach_its_kernel():

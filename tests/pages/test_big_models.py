@@ -15,7 +15,14 @@ from accelerate import init_empty_weights
 from accelerate.commands.estimate import estimate_training_usage
 from programs import ROOT, SNIPPETS, load, run
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, core_model_loading
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    LlamaConfig,
+    Qwen3MoeConfig,
+    core_model_loading,
+)
 from transformers.utils import import_utils
 
 FOLDER = SNIPPETS / "big_models"
@@ -223,7 +230,31 @@ def test_a_configuration_that_does_not_fit_raises_after_its_report(tmp_path):
     assert raised(from_pretrained, folder) == error("mismatch")
 
 
+@linux
+@pytest.mark.parametrize("apart", [True, False])
+def test_experts_are_copied_from_their_original_format_and_mapped_once_saved_fused(tmp_path, apart):
+    sizes = dict(hidden_size=64, intermediate_size=64, moe_intermediate_size=64, num_hidden_layers=1, vocab_size=64)
+    heads = dict(num_attention_heads=2, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2)
+    written = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**sizes, **heads), dtype=torch.bfloat16)
+    written.save_pretrained(tmp_path, save_original_format=apart)
+    model = from_pretrained(tmp_path)
+    assert is_mapped(model.get_parameter("model.layers.0.mlp.experts.down_proj")) != apart
+    assert is_mapped(model.get_parameter("model.layers.0.self_attn.q_proj.weight"))
+    assert all(torch.equal(one, other) for one, other in zip(written.parameters(), model.parameters(), strict=True))
+
+
+def test_an_optimizer_of_another_number_of_weights_is_refused():
+    first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    saved = torch.optim.AdamW([first, second]).state_dict()
+    assert "doesn't match the size of optimizer's group" in raised(torch.optim.AdamW([first]).load_state_dict, saved)[1]
+
+
 # device_map and offload
+
+
+def test_a_model_in_4_bits_is_refused_where_its_map_leaves_the_gpus():
+    options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True), "device_map": {"model": "cpu", "lm_head": "disk"}}
+    assert raised(from_pretrained, **options) == error("quantized_dispatch")
 
 
 def test_device_map_splits_between_host_and_disk_and_a_single_device_has_no_map():

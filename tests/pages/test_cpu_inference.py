@@ -30,6 +30,7 @@ from transformers.quantizers import quantizer_gguf
 
 FOLDER = SNIPPETS / "cpu_inference"
 ERRORS = FOLDER / "errors"
+PAGE = ROOT / "docs" / "inference" / "cpu.md"
 SHAPE = dict(
     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500,
     bos_token_id=None, eos_token_id=None, pad_token_id=0,
@@ -251,7 +252,90 @@ def test_torch_takes_a_thread_for_each_core_of_the_affinity_and_os_cpu_count_doe
     assert said.stdout.split() == [str(os.cpu_count()), "1"]
 
 
+# A web server
+
+
+@pytest.mark.parametrize(
+    "asked_in_main, asked_in_thread, variable, team",
+    [
+        ("torch.set_num_threads(5)", "torch.get_num_threads()", None, 5),
+        ("torch.set_num_threads(5)", "", 3, 3),  # what the main thread has set does not count
+        ("", "", 1, 1),
+    ],
+)
+def test_each_python_thread_has_a_team_of_threads_of_its_own(asked_in_main, asked_in_thread, variable, team):
+    program = f"""
+import torch, threading
+def threads():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("Threads")).split()[1])
+{asked_in_main}
+x = torch.randn(1024, 1024)
+torch.nn.functional.gelu(x)
+alone, met, end = threads(), threading.Barrier(3), threading.Event()
+def request():
+    {asked_in_thread}
+    torch.nn.functional.gelu(x)
+    met.wait()
+    end.wait()
+for _ in range(2):
+    threading.Thread(target=request).start()
+met.wait()
+print(threads() - alone)
+end.set()
+"""
+    plain = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    environment = plain | ({"OMP_NUM_THREADS": str(variable)} if variable else {})
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(said.stdout) == 2 * team
+
+
+@pytest.mark.parametrize("threads_of_the_child, ends", [(None, False), (1, True)])
+def test_a_child_that_was_forked_after_the_model_ran_hangs_unless_it_takes_one_thread(threads_of_the_child, ends):
+    program = f"""
+import os, time, torch
+torch.set_num_threads(2)
+x = torch.randn(1024, 1024)
+torch.nn.functional.gelu(x @ x)
+child = os.fork()
+if not child:
+    if {threads_of_the_child}:
+        torch.set_num_threads({threads_of_the_child})
+    torch.nn.functional.gelu(x @ x)
+    os._exit(0)
+for _ in range({100 if ends else 30}):
+    time.sleep(0.1)
+    if os.waitpid(child, os.WNOHANG)[0]:
+        print("ended")
+        break
+else:
+    print("hangs")
+    os.kill(child, 9)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == ("ended" if ends else "hangs")
+
+
 # ONNX Runtime
+
+
+def test_onnx_runtime_knows_the_entry_that_ends_spinning():
+    entry, value = re.search(
+        r'add_session_config_entry\("([\w.]+)", "(\d)"\)', PAGE.read_text(encoding="utf-8")
+    ).groups()
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(entry, value)
+    folder = run("cpu_inference/onnx_runtime.py").folder
+    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    library = Path(onnxruntime.__file__).parent / "capi"
+    assert any(entry.encode() in file.read_bytes() for file in library.glob("*.so"))
+
+
+def test_the_work_of_reranking_is_what_the_page_says():
+    parameters, documents, tokens, flops = re.search(
+        r"`2 x ([\de]+) x (\d+) documents x (\d+) tokens = ([\d.]+) TFLOP`", PAGE.read_text(encoding="utf-8")
+    ).groups()
+    assert 2 * float(parameters) * int(documents) * int(tokens) / 1e12 == pytest.approx(float(flops), abs=0.05)
 
 
 def test_the_quantizer_refuses_the_shapes_of_the_exporter(tmp_path):

@@ -296,6 +296,18 @@ def test_flush_denormal_makes_tiny_numbers_0():
     assert printed.splitlines()[-3:] == ["before: True", "switched on: True", "after: False"]
 
 
+@pytest.mark.parametrize("computed_before, flushed", [(False, 1.0), (True, 0.5)])
+def test_flushing_reaches_the_thread_that_asks_and_those_that_start_later(computed_before, flushed):
+    program = (
+        "import torch; torch.set_num_threads(2)\n"
+        f"if {computed_before}: torch.ones(4_000_000) + 1\n"
+        "torch.set_flush_denormal(True); tiny = torch.full((4_000_000,), 1.2e-38)\n"
+        "print((tiny * 0.01 == 0).float().mean().item())"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(said.stdout) == flushed
+
+
 def test_the_first_moment_of_a_parameter_without_gradient_becomes_denormal_after_some_hundred_steps():
     weight = nn.Parameter(torch.ones(8))
     optimizer = torch.optim.AdamW([weight], lr=1e-4, fused=True)

@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 from accelerate import Accelerator
+from accelerate.scheduler import AcceleratedScheduler
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 from programs import ROOT, run
@@ -234,6 +235,10 @@ def test_trainer_seeds_all_ranks_alike():
     assert first == second
 
 
+def test_two_forward_passes_through_batch_norm_are_no_error_any_more():
+    assert messages("parameters").count("SAID two forward passes and a backward pass") == 2
+
+
 def test_an_all_gather_of_other_lengths_ends_the_process():
     assert error("mismatch") in messages("lengths")
 
@@ -298,6 +303,28 @@ def test_the_sampler_repeats_rows_or_drops_them_so_that_all_ranks_have_as_many()
     assert sorted(shares[0] + shares[1]) == [0, *range(9)]
     dropped = DistributedSampler(range(9), num_replicas=2, rank=0, drop_last=True)
     assert len(dropped) == 4
+
+
+def test_a_stream_is_dealt_out_by_shards_where_there_are_enough_and_unevenly_where_they_do_not_divide():
+    said = re.findall(r"SAID shards (\d) dispatch (\w+) rank (\d) (\[.*?\])", messages("streams"))
+    rows = {(shards, dispatch, rank): ast.literal_eval(got) for shards, dispatch, rank, got in said}
+    assert [len(rows["3", "False", rank]) for rank in "01"] == [8, 4]  # one rank waits for the other
+    assert [len(rows["3", "True", rank]) for rank in "01"] == [6, 6]
+    assert [rows["4", "False", rank] for rank in "01"] == [[*range(6)], [*range(6, 12)]]
+    assert rows["1", "False", "0"] == [0, 1, 4, 5, 8, 9]  # every rank reads the whole, and keeps its part
+
+
+def test_a_prepared_schedule_advances_once_per_process_and_trainer_prepares_none(tmp_path):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step)
+    optimizer.step()
+    with mock.patch("accelerate.scheduler.AcceleratorState", return_value=mock.Mock(num_processes=4)):
+        AcceleratedScheduler(schedule, mock.Mock(step_was_skipped=False)).step()
+    assert schedule.last_epoch == 4
+    rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.tensor(0)}] * 2
+    trainer = Trainer(model=tiny_bert(), args=Arguments(tmp_path, use_cpu=True, max_steps=1), train_dataset=rows)
+    trainer.train()
+    assert not isinstance(trainer.lr_scheduler, AcceleratedScheduler)
 
 
 def test_gather_counts_the_repeated_rows_and_gather_for_metrics_does_not(tmp_path):

@@ -11,16 +11,19 @@ import pytest
 import torch
 import yaml
 from programs import ROOT, SNIPPETS, load, run
+from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils import cpp_extension, data
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    BatchEncoding,
     BertConfig,
     BertForSequenceClassification,
     DataCollatorForLanguageModeling,
     LlamaConfig,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
+    PreTrainedTokenizerFast,
     PrinterCallback,
     Trainer,
     TrainingArguments,
@@ -456,12 +459,80 @@ def test_messages_about_dtypes():
     assert error("numpy_grad") == raised(torch.ones(1, requires_grad=True).numpy)
 
 
+def test_other_operators_word_a_mixture_of_dtypes_in_their_own_way():
+    one, half = torch.ones(1, 2, 2), torch.ones(1, 2, 2, dtype=torch.float16)
+
+    def put():
+        half[torch.tensor([0])] = one
+
+    without_bias = torch.nn.Linear(2, 2, bias=False)
+    for words, call in {
+        "expected m1 and m2 to have the same dtype": lambda: without_bias(half),
+        "expected scalar type Float but found Half": lambda: torch.bmm(one, half),
+        "Index put requires the source and destination dtypes match": put,
+    }.items():
+        assert words in raised(call) and words in " ".join(PAGE.read_text().split())
+
+
 def test_messages_about_devices_and_shapes():
     meta = torch.nn.Linear(2, 2, device="meta")
     assert error("meta_device") == raised(meta, torch.ones(1, 2))
     assert error("meta_copy") == raised(meta.to, "cpu")
     assert error("mat1_shapes") == raised(torch.nn.Linear(3, 2), torch.ones(1, 2))
     assert error("size_mismatch") == raised(torch.add, torch.ones(3), torch.ones(4))
+
+
+# Tokenizers
+
+
+@pytest.fixture
+def tokenizer():
+    words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    made = PreTrainedTokenizerFast(tokenizer_object=words)
+    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return made
+
+
+def test_messages_about_padding(tokenizer):
+    rows = {"input_ids": [[1, 2], [3, 0]], "labels": [[1, 2], [3]]}
+    assert error("unable_tensor") == raised(BatchEncoding, rows, tensor_type="pt")
+    assert error("no_pad_token") == raised(tokenizer, ["a", "a b"], padding=True)
+    classifier = LlamaForSequenceClassification(LlamaConfig(**SMALL))
+    two_rows = torch.ones(2, 3, dtype=torch.long)
+    assert error("no_pad_id") == raised(classifier, two_rows)
+    classifier.config.pad_token_id = 0  # the fix
+    assert classifier(two_rows).logits.shape == (2, 2)
+
+
+def test_a_chat_template_returns_a_dictionary_which_generate_takes_apart(tokenizer):
+    asked = [{"role": "user", "content": "a b"}]
+    inputs = tokenizer.apply_chat_template(asked, return_tensors="pt")
+    model = llama()
+    assert raised(model.generate, inputs, max_new_tokens=1).strip() == "AttributeError:"
+    assert "must be Tensor, not BatchEncoding" in raised(model, inputs)
+    ids = tokenizer.apply_chat_template(asked, return_tensors="pt", return_dict=False)
+    assert model.generate(**inputs, max_new_tokens=1).shape == model.generate(ids, max_new_tokens=1).shape == (1, 3)
+
+
+def test_version_5_saves_a_class_that_version_4_lacks_and_reads_the_name_of_version_4(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    assert json.loads(config.read_text())["tokenizer_class"] == "TokenizersBackend"
+    config.write_text(config.read_text().replace("TokenizersBackend", "PreTrainedTokenizerFast"))
+    assert AutoTokenizer.from_pretrained(tmp_path)("a b")["input_ids"] == [0, 1]
+
+
+def test_full_determinism_asks_for_deterministic_kernels_and_waits_for_each():
+    program = """
+import os, torch
+from transformers import enable_full_determinism
+enable_full_determinism(0)
+print(torch.are_deterministic_algorithms_enabled(), os.environ["CUDA_LAUNCH_BLOCKING"])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.stdout.split() == ["True", "1"], ended.stderr
+    assert not TrainingArguments("out", use_cpu=True).full_determinism
 
 
 # Gradients

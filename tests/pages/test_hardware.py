@@ -166,6 +166,38 @@ def test_on_an_a100_transformers_turns_an_fp8_checkpoint_into_bf16_and_warns(mon
     assert said == [(FOLDER / "errors" / "fp8.txt").read_text().strip()]
 
 
+def test_each_pair_is_decided_by_the_numbers_that_the_page_names():
+    def get(key, name):
+        row = hardware.accelerator(key)
+        return row.half if name == "half" else row.get(name)
+
+    predicted = {row[0]: row[2] for row in tables()["everywhere"]["rows"]}
+    new, old = hardware.accelerator("rtx-5090"), hardware.accelerator("rtx-4090")
+    assert 1 < predicted[new.label] / predicted[old.label] < new.get("bandwidth") / old.get("bandwidth")
+    assert get("rtx-5060ti-16", "memory") == get("rtx-4060ti-16", "memory")
+    assert get("rtx-5060ti-16", "bandwidth") > max(get(key, "bandwidth") for key in ("rtx-4060ti-16", "rtx-3060-12"))
+    for name in ("memory", "bandwidth", "half"):
+        assert get("rtx-3090", name) > max(get(key, name) for key in ("rtx-5060ti-16", "rtx-4060ti-16", "rtx-3060-12"))
+    assert get("a100-sxm4-80", "bandwidth") > get("l40s", "bandwidth") and get("l40s", "fp8") and not get("a100-sxm4-80", "fp8")
+    assert get("h200-sxm", "half") == get("h100-sxm5", "half")
+    for name in ("memory", "bandwidth"):
+        assert get("h200-sxm", name) > get("h100-sxm5", name)
+    assert get("rtx-pro-6000-bw", "bandwidth") == get("rtx-5090", "bandwidth")
+
+
+def test_one_name_hides_the_differences_that_the_page_lists():
+    form = {key: hardware.accelerator(key) for key in ("h100-sxm5", "h100-nvl", "h100-pcie")}
+    assert max(form, key=lambda key: form[key].get("bandwidth")) == "h100-nvl"
+    assert min(form, key=lambda key: form[key].get("bandwidth")) == min(form, key=lambda key: form[key].half) == "h100-pcie"
+    quiet, work, server = (hardware.accelerator(f"rtx-pro-6000-{name}") for name in ("maxq", "bw", "server"))
+    assert quiet.get("tdp") == work.get("tdp") / 2 and server.get("bandwidth") < 0.95 * quiet.get("bandwidth")
+    predicted = {row[0]: row[2] for row in tables()["everywhere"]["rows"]}
+    assert predicted[quiet.label] > 0.9 * predicted[work.label]
+    laptop, desktop = hardware.accelerator("rtx-4090-laptop"), hardware.accelerator("rtx-4090")
+    assert laptop.get("units") < desktop.get("units") and laptop.get("memory") < desktop.get("memory")
+    assert hardware.accelerator("a10g").half < 0.6 * hardware.accelerator("a10").half
+
+
 # The programs
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import inspect
 import pickle
 import re
 import subprocess
@@ -9,9 +10,11 @@ import sys
 import time
 
 import optuna
+import peft
 import pytest
 import torch
 import transformers
+import trl
 import yaml
 from built import ROOT
 from optuna.storages import JournalStorage
@@ -162,6 +165,26 @@ def test_under_torchrun_the_search_of_trainer_gives_all_ranks_the_values_of_rank
     assert found["0"].split("rate ")[1] == found["1"].split("rate ")[1]
 
 
+def test_two_groups_of_two_ranks_share_one_storage_and_no_trial():
+    beside = ["hyperparameter_search/task.py", "hyperparameter_search/ddp.py"]
+    made = run("hyperparameter_search/groups.sh", beside=beside)
+    finished = re.findall(r"Trial (\d+) finished", made.stderr + made.stdout)
+    assert sorted(map(int, finished)) == list(range(6))
+
+
+def test_adapters_of_all_ranks_share_one_base_that_stays_as_it_was():
+    made = run("hyperparameter_search/lora.py", beside=BESIDE[:1])
+    assert len(re.findall(r"Trial \d+ finished", made.stderr)) == 4
+    assert re.search(r"nats per byte with \{'r': (4|16|64), 'targets': '[\w -]+', 'learning_rate'", made.stdout)
+    base = model()
+    before = {name: value.clone() for name, value in base.state_dict().items()}
+    for rank in (4, 16):
+        adapted = peft.get_peft_model(base, peft.LoraConfig(r=rank, target_modules="all-linear", init_lora_weights=False))
+        adapted.unload()
+        after = base.state_dict()
+        assert after.keys() == before.keys() and all(torch.equal(after[name], before[name]) for name in before)
+
+
 def test_under_torchrun_a_study_of_your_own_is_one_for_each_rank():
     made = run("hyperparameter_search/every_rank_alone.py", processes=2)
     assert len(set(re.findall(r"trains with ([\d.]+)", made.stdout))) == 2
@@ -205,7 +228,61 @@ def test_several_objectives_give_a_list_and_are_not_pruned(tmp_path):
     assert [best.objective for best in found] == [[1.0, 2.0]]
 
 
+def test_a_loss_of_nan_fails_its_trial_alone(tmp_path):
+    losses = iter([float("nan"), 1.0])
+    found = search(trainer(tmp_path), trials=2, compute_objective=lambda metrics: next(losses))
+    assert (found.run_id, found.objective) == ("1", 1.0)
+
+
+def test_early_stopping_starts_anew_in_each_trial(tmp_path):
+    steps = []
+
+    class Seen(transformers.TrainerCallback):
+        def on_train_end(self, args, state, control, **kwargs):
+            steps.append(state.global_step)
+
+    made = trainer(tmp_path, eval_strategy="steps", eval_steps=1, metric_for_best_model="loss")
+    made.args.max_steps = 6
+    made.add_callback(transformers.EarlyStoppingCallback(early_stopping_patience=2))
+    made.add_callback(Seen())
+    search(made, lambda trial: {"learning_rate": 0.0}, trials=2, pruner=optuna.pruners.NopPruner())
+    assert steps == [3, 3]
+
+
+def test_the_best_hyperparameters_are_those_that_were_drawn(tmp_path):
+    found = search(trainer(tmp_path), lambda trial: rate(trial) | {"weight_decay": 0.3})
+    assert found.hyperparameters.keys() == {"learning_rate"}
+
+
 # The space
+
+
+def test_bounds_of_a_number_may_change_in_a_study_and_its_scale_may_not():
+    study = optuna.create_study()
+    for high in (0.1, 1.0):
+        study.ask().suggest_float("rate", 1e-4, high, log=True)
+    with pytest.raises(ValueError, match="different log configuration"):
+        study.optimize(lambda trial: trial.suggest_float("rate", 1e-4, 1.0), n_trials=1)
+
+
+def test_a_trial_can_end_the_search(tmp_path):
+    drawn = []
+
+    def space(trial):
+        if trial.number == 1:
+            trial.study.stop()
+        return drawn.append(trial.number) or rate(trial)
+
+    search(trainer(tmp_path), space, trials=5)
+    assert drawn == [0, 1]
+
+
+def test_each_trial_keeps_its_own_last_checkpoint(tmp_path):
+    made = trainer(tmp_path, save_steps=1, save_total_limit=1)
+    made.args.save_strategy = transformers.IntervalStrategy.STEPS
+    made.args.max_steps = 2
+    search(made, trials=2)
+    assert sorted(path.parent.name for path in tmp_path.glob("run-*/checkpoint-2")) == ["run-0", "run-1"]
 
 
 def test_the_default_spaces_are_as_the_page_says():
@@ -255,6 +332,11 @@ def test_a_seed_of_the_space_is_that_of_the_next_trials_weights(tmp_path):
     made.model_init = lambda: used.append(torch.initial_seed()) or model()
     search(made, space, trials=3)
     assert used == [42, *drawn[:2]]
+
+
+@pytest.mark.parametrize("kind", [trl.SFTTrainer, trl.DPOTrainer, trl.GRPOTrainer])
+def test_the_trainers_of_trl_take_no_model_init(kind):
+    assert "model_init" not in inspect.signature(kind.__init__).parameters
 
 
 # Samplers, pruners, storages
@@ -324,6 +406,11 @@ def test_after_the_search_there_is_no_model_and_the_arguments_are_those_of_the_l
             search(trainer(folder), storage=f"sqlite:///{folder}/search.db", study_name="first") for _ in range(2)]),
         ("no_model_init", lambda folder: search(
             Trainer(model=model(), args=TrainingArguments(str(folder), use_cpu=True), train_dataset=ROWS))),
+        ("dynamic", lambda folder: [
+            search(trainer(folder), lambda trial, choices=choices: {"seed": trial.suggest_categorical("seed", choices)},
+                   storage=f"sqlite:///{folder}/search.db", study_name="first", load_if_exists=True)
+            for choices in ([1, 2], [1, 2, 3])]),
+        ("no_argument", lambda folder: trl.SFTTrainer(model_init=model)),
         ("fixed_trial", lambda folder: optuna.trial.FixedTrial({}).suggest_int("layers", 1, 2)),
     ],
 )  # fmt: skip

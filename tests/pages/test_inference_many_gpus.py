@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 import yaml
 from accelerate import PartialState, state
 from accelerate.commands.launch import launch_command_parser
@@ -20,6 +21,7 @@ from built import ROOT
 from programs import SNIPPETS, run, too_much_to_read
 from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, LlamaForCausalLM
 from transformers.distributed import DistributedConfig
+from transformers.quantizers import quantizer_nvfp4
 
 from evidence.launch import run_ranks
 
@@ -125,6 +127,14 @@ def test_a_split_model_without_torchrun_gives_the_message_of_the_page(tmp_path, 
     with pytest.raises(OSError) as caught:
         AutoModelForCausalLM.from_pretrained(tmp_path, distributed_config=DistributedConfig(tp_size=2))
     assert f"OSError: {caught.value}" == error("no_torchrun")
+
+
+def test_bitsandbytes_fails_under_a_split_and_int8_of_torchao_does_not():
+    in_4_bits, in_8_bits = on_two_ranks()["bitsandbytes"]
+    assert in_4_bits and in_8_bits == error("bitsandbytes_split")
+    assert on_two_ranks()["int8"] < 0.05
+    source = inspect.getsource(quantizer_nvfp4)
+    assert "NVFP4 quantization does not support tensor parallelism yet" in source
 
 
 def test_gpt_oss_has_a_plan_for_its_experts_only():
@@ -262,6 +272,49 @@ def test_the_message_for_geforce_rtx_40_is_that_of_accelerate():
     kind, _, message = error("rtx_4000").partition(": ")
     assert f"raise {kind}(" in inspect.getsource(state.PartialState.__init__)
     assert message in source
+
+
+# Engines, played by a script of that name
+
+ENGINE = """
+echo "${CUDA_VISIBLE_DEVICES:--} $*" >> calls.txt
+if [ "$1" = run-batch ]; then cp "$3" "$5"; fi
+"""
+
+
+def calls_in(folder):
+    return sorted((folder / "calls.txt").read_text().splitlines())
+
+
+def test_each_line_of_a_batch_goes_to_one_of_four_engines_with_a_gpu_each():
+    lines = [f"request {number}" for number in range(10)]
+    files = {"requests.jsonl": "\n".join(lines) + "\n"}
+    made = run("inference_many_gpus/vllm_batch.sh", files=files, stand_ins={"vllm": ENGINE})
+    calls = calls_in(made.folder)
+    assert [call.split()[0] for call in calls] == ["0", "1", "2", "3"]
+    assert [call.split()[3] for call in calls] == [f"part0{gpu}.jsonl" for gpu in range(4)]
+    assert sorted((made.folder / "answers.jsonl").read_text().splitlines()) == lines
+
+
+def test_both_nodes_start_the_same_engine_with_another_rank_and_one_is_headless():
+    names = {"MODEL": "model", "FIRST": "10.0.0.1"}
+    made = run("inference_many_gpus/vllm_nodes.sh", environment=names, stand_ins={"vllm": ENGINE})
+    first, second = calls_in(made.folder)
+    assert "--node-rank 0 --master-addr 10.0.0.1" in first
+    assert second.replace("--node-rank 1", "--node-rank 0").removesuffix(" --headless") == first != second
+
+
+def test_data_parallel_of_pytorch_does_not_generate():
+    small = LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+    with pytest.raises(AttributeError) as caught:
+        torch.nn.DataParallel(LlamaForCausalLM(small)).generate(torch.ones(1, 2))
+    assert str(caught.value) in PAGE.read_text()
+
+
+def test_the_width_of_an_expert_decides_how_far_its_blocks_split():
+    section = PAGE.read_text().split("{ #blocks }")[1].split("\n### ")[0]
+    shown = [(int(a), int(b), int(c)) for a, b, c in re.findall(r"`(\d+) / (\d+) = (\d+)`", section)]
+    assert [(whole // ranks == part, part % 128) for whole, ranks, part in shown] == [(True, 64), (True, 0), (True, 64)]
 
 
 # The other programs, and the questions

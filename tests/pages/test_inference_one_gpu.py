@@ -1,9 +1,11 @@
 """docs/inference/one-gpu.md, sentence by sentence. Its figures are claims of its notebook."""
 
 import contextlib
+import copy
 import inspect
 import logging
 import re
+import warnings
 from pathlib import Path
 
 import numpy
@@ -12,24 +14,34 @@ import torch
 import yaml
 from built import ROOT
 from programs import SNIPPETS, load, run, too_much_to_read
+from torchao.quantization import Int4WeightOnlyConfig
 from transformers import (
     AutomaticSpeechRecognitionPipeline,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     BitsAndBytesConfig,
     CompileConfig,
+    DeepseekV3Config,
+    DiffusionGemmaForBlockDiffusion,
     DynamicCache,
     FineGrainedFP8Config,
     Gemma3Config,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    Gemma4TextConfig,
     GenerationConfig,
+    Glm4MoeConfig,
+    GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
     LlavaConfig,
     NVFP4Config,
+    Pipeline,
     Qwen2_5_VLConfig,
     Qwen2VLImageProcessorPil,
+    Qwen3_5TextConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
     Qwen3MoeConfig,
     StaticCache,
     TorchAoConfig,
@@ -40,12 +52,14 @@ from transformers import (
 )
 from transformers.cli import serve
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.integrations import nvfp4
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
 from transformers.models.pixtral.image_processing_pil_pixtral import get_resize_output_image_size
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from transformers.quantizers import quantizer_nvfp4
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AutoHfQuantizer
+from transformers.utils.logging import warning_once
 
 FOLDER = SNIPPETS / "inference_one_gpu"
 ERRORS = FOLDER / "errors"
@@ -90,6 +104,39 @@ def generate(model, ids=PROMPT, **options):
     return model.generate(ids, max_new_tokens=8, do_sample=False, **options)
 
 
+def hybrid():
+    """Three linear layers and a full one, as in Qwen3.5."""
+    set_seed(0)
+    linear = dict(
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
+        num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(Qwen3_5TextConfig(**SHAPE | linear)).eval()
+
+
+def gpt_oss():
+    set_seed(0)
+    experts = dict(num_key_value_heads=2, head_dim=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=8)
+    model = AutoModelForCausalLM.from_config(GptOssConfig(**SHAPE | experts)).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("sinks"):
+            torch.nn.init.normal_(parameter, std=2)
+    return model
+
+
+def batched(model, ids, **settings):
+    """The answers of generate_batch, and how many rows and tokens each pass had."""
+    passes = []
+    hook = model.register_forward_pre_hook(
+        lambda module, arguments, named: passes.append(named["input_ids"].numel()), with_kwargs=True
+    )
+    config = GenerationConfig(max_new_tokens=4, eos_token_id=-1, pad_token_id=0, **settings)
+    small = ContinuousBatchingConfig(num_blocks=16, page_size=32, max_batch_tokens=64)
+    found = model.generate_batch([ids], generation_config=config, continuous_batching_config=small, progress_bar=False)
+    hook.remove()
+    return found, passes
+
+
 @pytest.fixture
 def said():
     """What transformers logs."""
@@ -121,6 +168,8 @@ def said():
         ("inference_one_gpu/speculative.py", "greedy: 48 passes, 1.0 tokens for each"),
         ("inference_one_gpu/embeddings.py", "(30, 64)"),
         ("inference_one_gpu/images.py", "at most 16384: 999 tokens from 3996 patches"),
+        ("inference_one_gpu/longer.py", "40960 positions, now 131072: yarn"),
+        ("inference_one_gpu/rerank.py", "9 documents"),
     ],
 )
 def test_every_program_of_the_page_runs(name, says):
@@ -380,7 +429,178 @@ def test_a_compile_config_that_cannot_be_followed_gives_a_warning_only(said):
     assert warning("compile_skipped") in said
 
 
+# Attention
+
+
+def test_gpt_oss_runs_eager_and_reads_its_prompt_in_chunks():
+    model = gpt_oss()
+    assert model.config._attn_implementation == "eager"
+    assert torch.equal(generate(model, prefill_chunk_size=8), generate(model))
+    with pytest.raises(ValueError, match="does not support"):
+        AutoModelForCausalLM.from_config(model.config, attn_implementation="sdpa")
+    assert "kernels-community/vllm-flash-attn3" in model._compatible_flash_implementations
+    assert "flash_attention_2" not in model._compatible_flash_implementations
+
+
+def test_scores_of_gpt_oss_take_8_gib_at_8192_tokens():
+    assert GptOssConfig().num_attention_heads * 8192 * 8192 * 2 == 8 * 2**30
+
+
+def test_a_hybrid_model_takes_static_caches_chunks_padding_and_a_copied_prefix(said):
+    warning_once.cache_clear()  # it speaks once in a process, and another test may have made it speak
+    model = hybrid()
+    alone = generate(model)
+    assert any(
+        "`chunk_gated_delta_rule` is falling back to its reference PyTorch implementation" in line for line in said
+    )
+    assert torch.equal(generate(model, cache_implementation="static"), alone)
+    assert torch.equal(generate(model, prefill_chunk_size=8), alone)
+    left = torch.nn.functional.pad(PROMPT, (6, 0))
+    assert torch.equal(generate(model, left, attention_mask=left.ne(0).long())[0, 38:], alone[0, 32:])
+    with torch.no_grad():
+        kept = model(PROMPT[:, :20], past_key_values=DynamicCache(config=model.config)).past_key_values
+    assert torch.equal(generate(model, past_key_values=copy.deepcopy(kept)), alone)
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda: batched(hybrid(), PROMPT[0].tolist()), "Invalid layer type: linear_attention"),
+        (lambda: generate(hybrid(), prompt_lookup_num_tokens=3), "not supported with stateful models"),
+        (lambda: generate(hybrid(), assistant_model=llama()), "not supported with stateful models"),
+        (lambda: generate(hybrid(), use_mtp=True), "not supported with stateful models"),
+        (
+            lambda: generate(hybrid(), cache_implementation="quantized", cache_config={"backend": "fp8"}),
+            "only full attention layers",
+        ),
+        (
+            lambda: batched(
+                AutoModelForCausalLM.from_config(
+                    Gemma4TextConfig(
+                        **SHAPE | dict(num_key_value_heads=2, head_dim=16, global_head_dim=32, num_hidden_layers=6),
+                        hidden_size_per_layer_input=0,
+                        num_kv_shared_layers=0,
+                    )  # fmt: skip
+                ),
+                PROMPT[0].tolist(),
+            ),
+            "'head_dim' is a per-layer attribute",
+        ),
+    ],
+    ids=["generate_batch", "lookup", "draft", "mtp", "quantized", "gemma4"],
+)
+def test_what_hybrid_models_and_gemma_4_refuse(call, told):
+    assert told in raised(call)[1]
+
+
+def test_prediction_heads_are_those_of_deepseek_and_glm():
+    assert DeepseekV3Config().num_mtp_layers == Glm4MoeConfig().num_mtp_layers == 1
+    assert getattr(Qwen3_5TextConfig(), "num_mtp_layers", None) is None
+
+
 # Many prompts
+
+
+def test_several_answers_read_the_prompt_once_in_generate_batch_and_each_time_in_generate():
+    model, read = llama(), []
+    found, passes = batched(model, PROMPT[0].tolist(), do_sample=True, num_return_sequences=4)
+    assert len(found) == 4 and not any(answer.error for answer in found.values())
+    assert passes[0] <= PROMPT.numel() and sum(passes) < 2 * PROMPT.numel()
+    model.register_forward_pre_hook(
+        lambda module, arguments, named: read.append(named["input_ids"].numel()), with_kwargs=True
+    )
+    model.generate(PROMPT, max_new_tokens=4, do_sample=True, num_return_sequences=4)
+    assert read[0] == 4 * PROMPT.numel()
+    read.clear()
+    model.generate(PROMPT, max_new_tokens=4, do_sample=False, num_beams=4)
+    assert read[0] == 4 * PROMPT.numel()
+
+
+def test_the_manager_of_a_server_knows_the_calls_of_the_page():
+    assert {"request_id", "streaming"} <= inspect.signature(ContinuousBatchingManager.add_request).parameters.keys()
+    assert {"request_id", "callback"} <= inspect.signature(
+        ContinuousBatchingManager.register_result_handler
+    ).parameters.keys()
+    assert "request_id" in inspect.signature(ContinuousBatchingManager.cancel_request).parameters
+    with llama().continuous_batching_context_manager(
+        generation_config=GenerationConfig(max_new_tokens=4, do_sample=False, eos_token_id=-1, pad_token_id=0),
+        continuous_batching_config=ContinuousBatchingConfig(num_blocks=16, page_size=32, max_batch_tokens=64),
+    ) as manager:
+        name = manager.add_request(PROMPT[0].tolist(), request_id="one")
+        answer = next(iter(manager.request_id_iter(name)))
+    assert len(answer.generated_tokens) == 4 and not answer.error
+
+
+def test_a_reranker_needs_the_logits_of_one_position():
+    made = load("inference_one_gpu/rerank.py")
+    ids = torch.nn.utils.rnn.pad_sequence(made.pairs[:4], batch_first=True, padding_side="left")
+    with torch.no_grad():
+        every = made.model(input_ids=ids, attention_mask=ids.ne(0).long()).logits
+    assert every.shape[1] == ids.shape[1]
+    expected = every[:, -1, [made.NO, made.YES]].softmax(-1)[:, 1]
+    assert torch.allclose(made.scores(made.pairs[:4]), expected, atol=1e-5)
+    assert 5.7 < 5 * 4096 * 151669 * 2 / 2**30 < 5.85
+
+
+def test_an_embedder_keeps_a_cache_unless_told_not_to():
+    model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=32)).model.eval()
+    assert model(PROMPT).past_key_values is not None
+    assert model(PROMPT, use_cache=False).past_key_values is None
+
+
+@pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
+def test_yarn_without_theta_gives_the_message_of_the_page(name, tmp_path):
+    Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=32)).save_pretrained(tmp_path)
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        told = raised(Qwen3ForCausalLM.from_pretrained, tmp_path, **{name: yarn})
+    assert told == error("yarn_without_theta")
+
+
+def test_a_diffusion_model_has_a_generate_of_its_own():
+    assert DiffusionGemmaForBlockDiffusion.generate is not LlamaForCausalLM.generate
+    assert "canvas" in DiffusionGemmaForBlockDiffusion.generate.__doc__
+
+
+def test_a_server_switches_thoughts_off():
+    assert "reasoning" in inspect.signature(serve.Serve.__init__).parameters
+    assert "off" in {mode.value for mode in serve.ReasoningMode}
+
+
+def test_int4_of_torchao_asks_for_a_package_unless_packed_in_tiles():
+    assert Int4WeightOnlyConfig().int4_packing_format == "plain"
+    assert Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d").int4_packing_format == "tile_packed_to_4d"
+
+
+def test_qwen25_takes_every_frame_of_a_video_and_qwen3_samples_two_a_second():
+    models = Path(inspect.getfile(GenerationConfig)).parents[1] / "models"
+    older = (models / "qwen2_vl" / "video_processing_qwen2_vl.py").read_text()
+    newer = (models / "qwen3_vl" / "video_processing_qwen3_vl.py").read_text()
+    assert "do_sample_frames = False" in older and "temporal_patch_size = 2" in older
+    assert "do_sample_frames = True" in newer and "fps = 2" in newer
+    assert "t_bar * h_bar * w_bar > max_pixels" in newer and "t_bar" not in older
+
+
+def test_scores_are_kept_in_fp32_for_each_new_token():
+    answer = llama().generate(
+        PROMPT, max_new_tokens=3, do_sample=False, output_logits=True, return_dict_in_generate=True
+    )
+    assert [(row.shape[-1], row.dtype) for row in answer.logits] == [(500, torch.float32)] * 3
+    assert 9.0 < 151936 * 4 * 16 * 1000 / 2**30 < 9.1
+
+
+def test_the_pipeline_says_that_it_is_in_a_loop():
+    assert "You seem to be using the pipelines sequentially on GPU" in inspect.getsource(Pipeline.__call__)
+
+
+def test_linear_states_count_when_the_program_asks_what_fits():
+    made = load("inference_one_gpu/fits.py")
+    made.model = hybrid().to("meta")
+    short, long = made.cache_bytes(64), made.cache_bytes(128)
+    full = 64 * 2 * 2 * 16 * 4  # keys and values of the one full layer, in fp32
+    assert long - short == full
+    assert short > full
 
 
 def test_answers_of_batches_are_in_the_order_of_the_prompts():

@@ -682,6 +682,70 @@ def test_a_collective_before_init_process_group_is_an_error():
     assert error("no_group") == f"ValueError: {caught.value}"
 
 
+def test_a_tensor_of_another_device_than_the_backends_is_an_error(tmp_path):
+    program = tmp_path / "on_the_cpu.py"
+    program.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('cuda:gloo')\n"
+        "try:\n    dist.all_reduce(torch.ones(1))\n"
+        "except RuntimeError as error:\n    print('RuntimeError:', error)\n"
+        "dist.destroy_process_group()\n"
+        "dist.init_process_group('cpu:gloo,cuda:gloo')\n"
+        "dist.all_reduce(torch.ones(1))\n"
+        "dist.destroy_process_group()\n"
+    )
+    job = Job("torchrun", "--standalone", "--nproc-per-node", 1, program).wait()
+    assert error("no_backend") in job.output and not job.process.returncode
+
+
+def test_a_store_counts_who_came():
+    with pytest.raises(dist.DistStoreError) as caught:
+        dist.TCPStore("localhost", free_port(), 2, is_master=True, timeout=timedelta(seconds=1))
+    message = f"torch.distributed.DistStoreError: {caught.value}"
+    assert re.sub(r"after \d+ seconds", "after 601 seconds", message) == error("clients_joined")
+
+
+def test_the_root_cause_has_the_exit_code_of_the_rank_that_was_killed_and_the_others_are_ended(tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text(
+        "import os, signal, time\n"
+        "if os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "time.sleep(100)\n"
+    )
+    job = Job("torchrun", "--standalone", "--nproc-per-node", 2, program).wait()
+    others, cause = job.output.split("Root Cause (first observed failure)")
+    assert "exitcode  : -9 " in cause and "rank      : 1 " in cause
+    assert "exitcode  : -15 " in others and "ChildFailedError" in others
+
+
+def test_nodes_may_have_different_numbers_of_processes(tmp_path):
+    program, port = tmp_path / "ranks.py", free_port()
+    program.write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "ones = torch.ones(1)\n"
+        "dist.all_reduce(ones)\n"
+        "print('world', int(ones), 'of this node', os.environ['LOCAL_WORLD_SIZE'], flush=True)\n"
+        "end = dist.barrier(async_op=True)\n"
+        "end.wait()\n"
+        "dist.destroy_process_group()\n"
+    )
+    options = ["--nnodes", 2, "--rdzv-id", "x", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"]
+    options += ["--local-addr", "localhost"]
+    jobs = [
+        Job("torchrun", *options, "--rdzv-conf", f"is_host={int(number == 2)}", "--nproc-per-node", number, program)
+        for number in (2, 1)
+    ]
+    printed = "".join(job.wait().output for job in jobs)
+    assert (printed.count("world 3 of this node 2"), printed.count("world 3 of this node 1")) == (2, 1), printed
+
+
+def test_accelerate_launch_divides_the_processes_evenly_over_nodes(monkeypatch):
+    options = ["--num_processes", "10", "--num_machines", "2", "--machine_rank", "0", "--multi_gpu"]
+    given = accelerated(monkeypatch, *options, "--main_process_ip", "10.0.0.1", "train.py")
+    assert given.nproc_per_node == "5"
+
+
 def test_a_port_that_is_taken_is_an_error(monkeypatch):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from dryrun import communication
-from dryrun.hardware import bytes_per_second
+from dryrun.hardware import accelerator, bytes_per_second
 from dryrun.plan import plan
 from dryrun.ranks import rank_step
 from dryrun.workload import traced
@@ -255,12 +255,34 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training" / "many-gpus.md").read_t
 
 
 def test_the_table_of_how_many_gpus_is_the_formula_above_it():
-    rows = re.findall(r"^\| (\d+) billion \| `([\d,]+) GB` \| (\d+)(?:, so take (\d+))? \|$", PAGE, re.M)
-    assert len(rows) == 4
-    for billions, state, least, taken in rows:
+    rows = re.findall(r"^\| (\d+) billion \| `([\d,]+) GB` \| (.*) \|$", PAGE, re.M)
+    assert len(rows) == 6
+    for billions, state, columns in rows:
         assert 16 * int(billions) == int(state.replace(",", ""))
-        assert math.floor(16 * int(billions) / (0.7 * 80)) <= int(least) <= math.ceil(16 * int(billions) / (0.7 * 80))
-        assert int(taken or least) * 0.7 * 80 >= 16 * int(billions)
+        for memory, column in zip((80, 141, 180), columns.split(" | "), strict=True):
+            least, taken = re.fullmatch(r"(\d+)(?:, so take (\d+))?", column).groups()
+            needed = 16 * int(billions) / (0.7 * memory)
+            assert math.floor(needed) <= int(least) <= math.ceil(needed)
+            assert int(taken or least) >= needed
+
+
+def test_the_tokens_that_hide_the_sending_are_the_quotient_beside_them():
+    rows = re.findall(r"\| `([\d.]+) x ([\de.]+) / ([\de.]+)` \| `([\d,]+)` \|$", PAGE, re.M)
+    assert len(rows) == 5
+    for share, flops, bandwidth, tokens in rows:
+        assert float(share) * float(flops) / float(bandwidth) == pytest.approx(int(tokens.replace(",", "")), rel=0.01)
+    peaks = {float(flops) for _, flops, _, _ in rows}
+    assert peaks == {989e12, 312e12, 165e12}
+    for name, peak in (("H100", 989e12), ("A100 40GB", 312e12), ("RTX 4090", 165e12)):
+        assert accelerator(name).half * 1e12 == pytest.approx(peak, rel=0.01)
+    links = {float(bandwidth) for _, _, bandwidth, _ in rows} - {6e9}
+    assert links == {bytes_per_second(link) for link in ("NVLink 4", "NVLink 3", "100 GbE", "10 GbE")}
+
+
+def test_fsdp2_sends_about_eight_bytes_for_each_parameter_and_a_micro_batch():
+    parameters, root = 8.03e9, 1.05e9  # Llama 3 8B; embedding and output layer
+    sent = 2 * (2 * (parameters - root) + root) + 4 * parameters
+    assert sent / parameters == pytest.approx(8, rel=0.05)
 
 
 def test_the_plan_says_the_same_of_8b_and_32b():

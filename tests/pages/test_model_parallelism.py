@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import importlib.util
+import inspect
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +181,12 @@ def test_pytorchs_own_plan_gives_the_same_message_for_heads_that_do_not_divide()
     assert said("heads in torch")[-1] == error("heads")
 
 
+def test_lora_on_a_split_model_trains_layers_cut_by_columns_and_fails_on_those_cut_by_rows():
+    assert len(said("lora")) == 3
+    assert said("lora by columns") == said("lora")
+    assert re.match(r"RuntimeError: shape '\[.*\]' is invalid for input of size", said("lora by rows")[0])
+
+
 def test_the_default_adamw_takes_sharded_and_whole_weights_and_the_fused_one_does_not():
     assert not any("Error" in line for line in said("default adamw"))
     assert "got mixed torch.Tensor and DTensor" in said("fused adamw")[-1]
@@ -311,6 +319,31 @@ def test_accelerate_refuses_a_layout_of_other_size_than_the_world():
     with pytest.raises(ValueError) as failed:
         ParallelismConfig(tp_size=2, dp_shard_size=4)._validate_accelerator(TwoProcesses())
     assert f"ValueError: {failed.value}" == error("accelerate_total")
+
+
+def test_accelerate_refuses_fsdp_where_no_rank_is_left_to_shard_over():
+    class TwoProcesses:
+        multi_device, num_processes, is_fsdp2, is_main_process = True, 2, True, True
+
+    with pytest.raises(ValueError) as failed:
+        ParallelismConfig(tp_size=2)._validate_accelerator(TwoProcesses())
+    assert f"ValueError: {failed.value}" == error("accelerate_no_shard")
+
+
+def test_trainers_say_what_context_parallelism_does_not_go_with():
+    trl = Path(importlib.util.find_spec("trl").origin).parent / "trainer"
+    assert "Packing is not compatible with context parallelism" in (trl / "sft_trainer.py").read_text()
+    assert "GRPOTrainer does not support sequence-dim parallelism" in (trl / "grpo_config.py").read_text()
+    assert "Context parallelism is supported only with SDPA attention" in inspect.getsource(Trainer)
+
+
+def test_checkpoints_of_a_long_sequence_are_two_bytes_for_each_layer_and_width():
+    page = (ROOT / "docs" / "training" / "model-parallelism.md").read_text()
+    found = re.search(r"`(\d+) kB` in an 8B Llama, so\s`([\d.]+) GB` at 32,768 tokens and `(\d+) GB` at 131,072", page)
+    kilobytes, short, long = map(float, found.groups())
+    assert kilobytes * 1e3 == pytest.approx(2 * 32 * 4096, rel=0.01)
+    assert short * 1e9 == pytest.approx(2 * 32 * 4096 * 32_768, rel=0.01)
+    assert long * 1e9 == pytest.approx(2 * 32 * 4096 * 131_072, rel=0.02)
 
 
 def test_the_names_of_the_sizes_of_transformers():

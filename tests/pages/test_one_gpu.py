@@ -3,6 +3,8 @@
 import inspect
 import logging
 import re
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -422,6 +424,124 @@ def test_a_weight_near_one_freezes_before_a_weight_of_the_usual_size():
 
 def anchors(page):
     return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
+
+
+# A loss of your own
+
+
+def test_the_own_loss_of_the_page_does_not_change_with_the_micro_batches():
+    one, four = [line.split(" x ")[1].split() for line in run("one_gpu/own_loss.py").stdout.splitlines()[-2:]]
+    assert (one[0], four[0]) == ("1", "4")
+    assert [float(loss) for loss in four[1:]] == pytest.approx([float(loss) for loss in one[1:]], rel=1e-3)
+
+
+def own_mean(scaled):
+    class Own(Trainer):
+        loss_is_scaled_for_ga = scaled
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(**inputs).loss  # a mean over this micro-batch
+
+    return Own
+
+
+@pytest.mark.parametrize("scaled, times", [(None, 4), (False, 1)])
+def test_a_mean_of_your_own_is_too_large_by_the_micro_batches_unless_trainer_is_told(scaled, times, rows):
+    data = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in rows]
+    logged = []
+    for cls in (Trainer, own_mean(scaled)):
+        set_seed(0)
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL))
+        arguments = TrainingArguments(
+            "out", max_steps=1, logging_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True,
+            per_device_train_batch_size=2, gradient_accumulation_steps=4,
+        )  # fmt: skip
+        trainer = cls(model=model, args=arguments, train_dataset=data)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+        logged.append(trainer.state.log_history[0]["loss"])
+    assert logged[1] / logged[0] == pytest.approx(times, rel=1e-3)
+
+
+def test_an_old_compute_loss_is_refused(rows):
+    class Old(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False):
+            return model(**inputs).loss
+
+    arguments = TrainingArguments("out", max_steps=1, save_strategy="no", use_cpu=True, disable_tqdm=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_items_in_batch'"):
+        Old(model=classifier(), args=arguments, train_dataset=rows).train()
+
+
+# tf32 has two switches
+
+
+def test_the_old_switch_of_tf32_raises_after_the_new_one_until_both_are_set():
+    program = (
+        "import torch\n"
+        "torch.backends.fp32_precision = 'tf32'\n"
+        "try:\n    torch.get_float32_matmul_precision()\n"
+        "except RuntimeError as error:\n    assert 'mix of the legacy and new APIs' in str(error)\n"
+        "else:\n    raise SystemExit('no error')\n"
+        "torch.set_float32_matmul_precision('high')\n"
+        "assert torch.get_float32_matmul_precision() == 'high' and torch.backends.cuda.matmul.allow_tf32\n"
+        "assert torch.backends.cuda.matmul.fp32_precision == 'tf32'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_max_autotune_reads_the_old_switch_of_tf32():
+    from torch._inductor import select_algorithm
+
+    assert "get_float32_matmul_precision" in inspect.getsource(select_algorithm.create_precompile_key)
+
+
+# Freezing
+
+
+def activations(freeze):
+    """The bytes that the forward pass of a Llama keeps for the backward pass, weights left out."""
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL | {"num_hidden_layers": 8, "vocab_size": 100}))
+    freeze(model)
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    sizes = {}
+
+    def look(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    ids = torch.randint(100, (2, 64))
+    with torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor):
+        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+    size = sum(sizes.values())
+    loss.backward()
+    return size
+
+
+def freeze_the_lower_half(model):
+    for part in (model.get_input_embeddings(), *model.model.layers[:4]):
+        part.requires_grad_(False)
+
+
+def test_activations_go_only_below_the_first_weight_that_trains():
+    everything = activations(lambda model: None)
+    assert 0.4 < activations(freeze_the_lower_half) / everything < 0.6
+    for freeze in (
+        lambda model: model.model.layers[4:].requires_grad_(False),
+        lambda model: model.model.layers[:4].requires_grad_(False),  # the embedding below them trains
+    ):
+        assert activations(freeze) / everything > 0.75
+
+
+def test_the_command_for_a_small_gpu_prints_what_it_needs():
+    command = re.search(r"`python -m (dryrun --model qwen3-4b [^`]+)`", (ROOT / "docs/training/one-gpu.md").read_text())
+    printed = subprocess.run(
+        [sys.executable, "-m", *command[1].split()], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    most = float(re.search(r"^total .*up to ([\d.]+)", printed, re.M)[1])
+    assert most < 7.45  # GiB of a GPU with 8 GB
 
 
 def test_forty_questions_of_readers_have_a_section_each():

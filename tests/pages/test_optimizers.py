@@ -22,9 +22,12 @@ from transformers import (
     GPT2Config,
     GPT2ForSequenceClassification,
     LlamaConfig,
+    LlamaForCausalLM,
     PrinterCallback,
+    Qwen3MoeConfig,
     Trainer,
     TrainingArguments,
+    get_scheduler,
     set_seed,
 )
 
@@ -534,6 +537,115 @@ def test_bitsandbytes_brings_libraries_for_cuda_12_8_13_rocm_and_xpu():
     names = {path.stem for path in Path(bitsandbytes.__file__).parent.glob("libbitsandbytes_*.so")}
     for accelerator in ("cuda128", "cuda13", "rocm", "xpu"):
         assert any(f"_{accelerator}" in name for name in names), names
+
+
+# What the log says, schedules, averages, and steps in the backward pass
+
+
+def test_an_optimizer_in_the_backward_pass_trains_as_the_ordinary_one_and_leaves_no_gradient():
+    module = load("optimizers/in_backward.py")
+    ids = torch.randint(500, (4, 32))
+    losses = []
+    for inside in (False, True):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(module.small)
+        make = lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)  # noqa: E731
+        optimizer = module.step_in_backward(model, make) if inside else make(model.parameters())
+        losses.append([])
+        for _ in range(3):
+            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+            loss.backward()
+            if not inside:
+                optimizer.step()
+                optimizer.zero_grad()
+            losses[-1].append(loss.item())
+        assert all(parameter.grad is None for parameter in model.parameters())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_the_program_that_steps_in_the_backward_pass_learns():
+    *losses, last = run("optimizers/in_backward.py").stdout.splitlines()
+    assert last == "gradients left: 0"
+    assert float(losses[-1]) < float(losses[0])
+
+
+@pytest.mark.parametrize("dtype, follows", [(torch.float32, True), (torch.bfloat16, False)])
+def test_the_average_of_pytorch_takes_the_dtype_of_the_model_and_never_moves_in_bf16(dtype, follows):
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    model = torch.nn.Linear(4, 4).to(dtype)
+    torch.nn.init.ones_(model.weight)
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
+    average.update_parameters(model)
+    torch.nn.init.constant_(model.weight, 1.5)
+    for _ in range(500):
+        average.update_parameters(model)
+    assert (average.module.weight[0, 0].item() > 1) is follows
+
+
+def test_the_callback_of_the_page_keeps_its_average_in_fp32():
+    module = load("optimizers/ema.py")
+    model = torch.nn.Linear(4, 4).to(torch.bfloat16)
+    torch.nn.init.ones_(model.weight)
+    average = module.Average(model, decay=0.999)
+    torch.nn.init.constant_(model.weight, 1.5)
+    for _ in range(500):
+        average.on_step_end(None, None, None, model=model)
+    assert average.kept["weight"][0, 0].item() == pytest.approx(1.5 - 0.5 * 0.999**500, rel=1e-4)
+    average.put_into(model)
+    assert model.weight[0, 0].item() == pytest.approx(1.2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "name, more, first, last",
+    [
+        ("linear", {}, 0, 0.125), ("cosine_with_min_lr", {"min_lr_rate": 0.1}, 0, 0.134),
+        ("warmup_stable_decay", {"num_decay_steps": 4}, 0, 0.146),
+    ],
+)  # fmt: skip
+def test_with_warm_up_the_first_step_has_the_rate_0_and_the_last_the_end_of_the_schedule(name, more, first, last):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    schedule = get_scheduler(name, optimizer, 2, 10, scheduler_specific_kwargs=more)
+    rates = []
+    for _ in range(10):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert (rates[0], rates[-1]) == pytest.approx((first, last), abs=1e-3)
+
+
+def test_a_cosine_with_a_least_rate_wants_that_rate():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    with pytest.raises(ValueError, match="min_lr_rate"):
+        get_scheduler("cosine_with_min_lr", optimizer, 2, 10, scheduler_specific_kwargs={})
+
+
+@pytest.mark.parametrize("name, moments", [("lion_32bit", 1), ("ademamix", 3), ("rmsprop", 1), ("adagrad", 1), ("sgd", 0)])
+def test_other_names_of_optim_keep_as_many_moments_as_the_page_says(name, moments):
+    module = load("optimizers/state_bytes.py")
+    model = LlamaForCausalLM(LlamaConfig(**module.small))
+    given = TrainingArguments("out", optim=name, use_cpu=True, report_to="none")
+    optimizer = Trainer(model=model, args=given).create_optimizer()
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    assert module.state_bytes(optimizer) / model.num_parameters() == pytest.approx(4 * moments, abs=0.01)
+
+
+def test_lion_gets_the_second_beta_of_adam():
+    given = TrainingArguments("out", optim="lion_8bit", use_cpu=True, report_to="none")
+    trainer = Trainer(model=LlamaForCausalLM(LlamaConfig(**load("optimizers/state_bytes.py").small)), args=given)
+    assert trainer.create_optimizer().param_groups[0]["betas"] == (0.9, 0.999)
+
+
+def test_the_experts_of_a_mixture_have_three_dimensions_and_muon_takes_two():
+    sizes = dict(hidden_size=64, intermediate_size=128, moe_intermediate_size=32, num_hidden_layers=1, vocab_size=500)
+    sizes |= dict(num_attention_heads=4, num_key_value_heads=2, num_experts=8, num_experts_per_tok=2, head_dim=16)
+    model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**sizes))
+    experts = [p for name, p in model.named_parameters() if ".experts." in name]
+    assert experts and all(p.ndim == 3 for p in experts)
+    with pytest.raises(ValueError, match="2D"):
+        torch.optim.Muon(experts)
 
 
 def anchors(page):

@@ -177,6 +177,73 @@ def test_warmup_steps_below_one_are_a_share_of_all_steps(tmp_path):
     assert TrainingArguments(tmp_path, use_cpu=True, warmup_steps=0.1).get_warmup_steps(200) == 20
 
 
+# Resume
+
+
+def trained(folder, checkpoint=None, **arguments):
+    """A run of four steps, or its continuation: {step: learning rate} of the steps that it did itself, and the trainer."""
+    set_seed(0)
+    settings = dict(max_steps=4, save_steps=4, logging_steps=1, learning_rate=1e-3, per_device_train_batch_size=1)
+    given = TrainingArguments(folder, use_cpu=True, disable_tqdm=True, report_to="none", **settings | arguments)
+    trainer = Trainer(model=tiny(), args=given, train_dataset=rows() * 4)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    rates = {entry["step"]: entry["learning_rate"] for entry in trainer.state.log_history if "learning_rate" in entry}
+    return {step: rate for step, rate in rates.items() if not checkpoint or step > 4}, trainer
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_never_stopped(tmp_path):
+    whole, trainer = trained(tmp_path, max_steps=8)
+    resumed, again = trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8)
+    assert resumed == {step: rate for step, rate in whole.items() if step > 4}
+    assert all(torch.equal(a, b) for a, b in zip(trainer.model.parameters(), again.model.parameters()))
+
+
+def test_a_resumed_run_ignores_another_learning_rate_and_weight_decay_and_the_rate_of_a_finished_run_jumps_up(tmp_path):
+    first, _ = trained(tmp_path)
+    longer, _ = trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8)
+    changed, trainer = trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8, learning_rate=1e-4, weight_decay=0.3)
+    assert changed == longer
+    assert trainer.optimizer.param_groups[0]["weight_decay"] == 0
+    assert longer[5] == 0 and longer[6] > first[4]
+
+
+def test_without_the_optimizers_file_a_run_resumes_with_a_new_schedule_and_no_error(tmp_path):
+    first, _ = trained(tmp_path, save_only_model=True)
+    assert not (tmp_path / "checkpoint-4" / "optimizer.pt").exists()
+    resumed, _ = trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8)
+    assert resumed[5] == first[1]
+
+
+def test_another_optimizer_cannot_resume(tmp_path):
+    trained(tmp_path)
+    with pytest.raises(KeyError, match="beta1"):
+        trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8, optim="adafactor")
+
+
+def test_another_batch_size_warns(tmp_path, caplog):
+    import logging
+
+    trained(tmp_path)
+    logging.getLogger("transformers").addHandler(caplog.handler)
+    try:
+        trained(tmp_path, tmp_path / "checkpoint-4", max_steps=8, per_device_train_batch_size=2)
+    finally:
+        logging.getLogger("transformers").removeHandler(caplog.handler)
+    assert "per_device_train_batch_size: 2 (from args) != 1 (from trainer_state.json)" in caplog.text
+
+
+def test_full_evaluation_in_bf16_before_training_leaves_the_model_in_bf16(tmp_path):
+    given = TrainingArguments(tmp_path, use_cpu=True, bf16_full_eval=True, disable_tqdm=True, report_to="none")
+    trainer = Trainer(model=tiny(), args=given, eval_dataset=rows())
+    trainer.evaluate()
+    assert trainer.model.dtype == torch.bfloat16
+
+
+def test_nothing_is_reported_unless_named_and_the_average_over_devices_is_on():
+    given = TrainingArguments("out", use_cpu=True)
+    assert (given.report_to, given.average_tokens_across_devices) == ([], True)
+
+
 def anchors(page):
     return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
 

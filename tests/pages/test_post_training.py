@@ -157,6 +157,61 @@ def test_a_padding_token_that_is_the_end_token_is_still_learned(tiny, tmp_path):
     assert made.processing_class.eos_token in learned(made)
 
 
+QWEN3 = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "thinks"),
+    [
+        ({}, {}, "<think></think>"),
+        ({"reasoning_content": "seven"}, {}, "<think>seven</think>"),
+        ({}, {"chat_template_kwargs": {"enable_thinking": False}}, ""),
+    ],
+)
+def test_qwen3_learns_empty_think_tags_from_an_answer_without_reasoning_unless_they_belong_to_the_prompt(
+    tiny, tmp_path, answer, more, thinks
+):
+    pair = json.loads((FOLDER / "sft.json").read_text())
+    pair["completion"][0].update(answer)
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    tokenizer.chat_template = QWEN3.read_text()
+    made = SFTTrainer(tiny, args=SFTConfig(tmp_path, **ON_CPU), processing_class=tokenizer,
+                      train_dataset=Dataset.from_list([{**pair, **more}] * 8))  # fmt: skip
+    row = made.train_dataset[0]
+    said = "".join(tokenizer.decode([token for token in row["labels"] if token != -100]).split())
+    assert said == f"{thinks}7<|im_end|>"
+
+
+def test_trl_casts_adapters_to_bf16_with_qlora_alone(tiny, tmp_path):
+    four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    for quantization, expected in ((None, torch.float32), (four_bit, torch.bfloat16)):
+        made = sft(tiny, tmp_path, peft_config=adapter(), quantization_config=quantization)
+        assert dtypes(made.model, trained=True) == {expected}
+
+
+def test_adapters_that_are_cast_back_train_in_fp32(tiny, tmp_path):
+    four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    trainer = sft(tiny, tmp_path, peft_config=adapter(), quantization_config=four_bit, max_steps=1, save_strategy="no")
+    line = re.search(r"`(for weight in trainer\.model\.parameters\(\): .*)`", PAGE.read_text(encoding="utf-8"))[1]
+    exec(line, {"trainer": trainer})
+    trainer.train()
+    assert {state["exp_avg"].dtype for state in trainer.optimizer.state.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [(SFTConfig, "max_seq_length"), (GRPOConfig, "max_prompt_length")]
+)
+def test_an_argument_that_is_gone_is_unexpected(tmp_path, config, name):
+    assert f"`{name}=`" in PAGE.read_text(encoding="utf-8")
+    with pytest.raises(TypeError, match=name):
+        config(tmp_path, **{name: 8})
+
+
+def test_an_adapter_on_the_output_layer_is_refused(tiny, tmp_path):
+    with pytest.raises(ValueError, match="lm_head"):
+        sft(tiny, tmp_path, peft_config=LoraConfig(target_modules=["q_proj", "lm_head"], task_type="CAUSAL_LM"))
+
+
 # DPO and GRPO
 
 
@@ -184,10 +239,12 @@ def test_dpo_of_an_adapter_from_sft_keeps_a_frozen_copy_of_it_as_the_reference(t
 
 
 def test_ppo_is_gone_and_what_the_page_names_besides_is_there():
-    assert not hasattr(trl, "PPOTrainer")
+    gone = ("PPOTrainer", "ORPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "DataCollatorForCompletionOnlyLM", "setup_chat_format")
+    for name in gone:
+        assert name in PAGE.read_text() and not hasattr(trl, name)
     for name in ("KTOTrainer", "RLOOTrainer", "RewardTrainer", "DistillationTrainer"):
         assert name in PAGE.read_text() and hasattr(trl, name)
-    for name in ("orpo", "cpo", "online_dpo"):
+    for name in ("orpo", "cpo", "online_dpo", "gkd", "gold"):
         assert importlib.util.find_spec(f"trl.experimental.{name}")
     assert not importlib.util.find_spec("trl.experimental.ppo")
 
@@ -237,6 +294,22 @@ def test_continuous_batching_leaves_the_whole_model_in_bf16(tiny, tmp_path):
     assert dtypes(made.model, trained=True) == {torch.float32}
     made.train()
     assert dtypes(made.model, trained=True) == {torch.bfloat16}
+
+
+def test_a_reward_model_trains_its_whole_scoring_layer_with_its_task_type_alone(tiny, tmp_path):
+    asked = [{"role": "user", "content": "What is 2 + 5?"}]
+    pair = {name: [*asked, {"role": "assistant", "content": text}] for name, text in (("chosen", "7"), ("rejected", "8"))}
+    for task, whole in (("SEQ_CLS", True), (None, False)):
+        made = trl.RewardTrainer(tiny, args=trl.RewardConfig(tmp_path, **ON_CPU), train_dataset=Dataset.from_list([pair] * 8),
+                                 peft_config=LoraConfig(r=4, target_modules="all-linear", task_type=task))  # fmt: skip
+        names = [name for name, weight in made.model.named_parameters() if weight.requires_grad and ".score." in name]
+        assert names and all(("modules_to_save" in name) == whole for name in names)
+
+
+def test_grpo_clips_for_each_token_and_dapo_is_the_loss_by_default(tmp_path):
+    made = GRPOConfig(tmp_path, **ON_CPU)
+    assert (made.importance_sampling_level, made.loss_type, made.epsilon, made.num_iterations) == ("token", "dapo", 0.2, 1)
+    assert (made.entropy_coef, made.num_generations_eval) == (0.0, None)
 
 
 def test_the_options_of_vllm_are_those_of_the_page(tmp_path):

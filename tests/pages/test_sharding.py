@@ -19,15 +19,26 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import yaml
 from accelerate import Accelerator
-from accelerate.state import GradientState
+from accelerate.commands import to_fsdp2
+from accelerate.state import GradientState, PartialState
+from accelerate.utils import FullyShardedDataParallelPlugin, fsdp_utils
 from programs import ROOT, run
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    StateDictType,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor
 from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
-from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.distributed.fsdp import is_fsdp_managed_module
+from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig, unset_hf_deepspeed_config
+from transformers.training_args import OptimizerNames
 
 from evidence.launch import run_ranks
 
@@ -643,6 +654,217 @@ def test_averaged_model_copies_what_fully_shard_does_not_let_be_copied(mesh):
     with pytest.raises(AssertionError) as caught:
         AveragedModel(sharded(mesh))
     assert raised(caught) == error("averaged_model")
+
+
+def tied(mesh, *units):
+    """Embedding and output layer are one tensor, and `units` are sharded before the root."""
+    config = LlamaConfig(**{**TINY.to_dict(), "tie_word_embeddings": True})
+    model = AutoModelForCausalLM.from_config(config)
+    parts = {"embedding": model.model.embed_tokens, "output": model.lm_head}
+    for unit in units:
+        fully_shard([parts[name] for name in unit], mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def test_one_tensor_in_two_units_is_refused_and_in_one_unit_or_in_the_root_it_trains(mesh):
+    with pytest.raises(ValueError) as failed:
+        backward(tied(mesh, ["embedding"]))
+    assert raised(failed) == error("tied")
+    assert backward(tied(mesh, ["embedding", "output"])) and backward(tied(mesh))
+
+
+def test_transformers_and_accelerate_free_the_embedding_after_its_use():
+    assert AutoModelForCausalLM.from_config(TINY)._fsdp_plan["model.embed_tokens"] == "free_full_weight"
+    assert "fully_shard(input_embed, **fsdp2_kwargs)" in inspect.getsource(fsdp_utils.fsdp2_prepare_model)
+
+
+def test_the_norm_of_clipping_is_a_dtensor_whose_item_is_the_number(mesh):
+    model = sharded(mesh)
+    backward(model)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    assert isinstance(norm, DTensor)
+    assert norm.item() == norm.full_tensor().item() > 0
+
+
+def test_fp16_trains_with_pytorchs_own_scaler(mesh):
+    model = AutoModelForCausalLM.from_config(TINY)
+    policy = MixedPrecisionPolicy(param_dtype=torch.float16, reduce_dtype=torch.float32)
+    for module in [*model.model.layers, model]:
+        fully_shard(module, mesh=mesh, mp_policy=policy)
+    optimizer, scaler, seen = torch.optim.AdamW(model.parameters(), lr=1e-2), torch.amp.GradScaler("cpu"), []
+    for _ in range(3):
+        loss = model(input_ids=IDS, labels=IDS).loss
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        seen.append(loss.item())
+    assert seen[2] < seen[1] < seen[0]
+
+
+def test_8_bit_adamw_of_bitsandbytes_does_not_know_dtensors(mesh):
+    bitsandbytes = pytest.importorskip("bitsandbytes", reason="2026-11: it has no wheel for every machine")
+    large = torch.nn.Linear(128, 128)
+    optimizer = bitsandbytes.optim.AdamW8bit(fully_shard(large, mesh=mesh).parameters())
+    large(torch.ones(1, 128)).sum().backward()
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        optimizer.step()
+    assert "adamw_torch_8bit" in [*OptimizerNames]
+
+
+def test_layers_that_are_compiled_before_they_are_sharded_make_fewer_graphs_than_the_whole_model(mesh):
+    def graphs(compile_layers):
+        torch._dynamo.reset()
+        found = []
+
+        def backend(graph, _):
+            found.append(graph)
+            return graph.forward
+
+        set_seed(0)
+        model = AutoModelForCausalLM.from_config(TINY)
+        for layer in model.model.layers:
+            if compile_layers:
+                layer.compile(backend=backend)
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        backward(model if compile_layers else torch.compile(model, backend=backend))
+        return len(found)
+
+    layers = graphs(compile_layers=True)
+    assert 1 <= layers <= TINY.num_hidden_layers
+    assert graphs(compile_layers=False) > layers  # it breaks at every layer
+
+
+def test_the_variable_makes_accelerate_compile_layer_by_layer(monkeypatch):
+    from accelerate.utils import TorchDynamoPlugin
+
+    (name,) = re.findall(r"`(ACCELERATE_DYNAMO_\w+)=true`", PAGE.read_text())
+    assert not TorchDynamoPlugin().use_regional_compilation
+    monkeypatch.setenv(name, "true")
+    assert TorchDynamoPlugin().use_regional_compilation
+
+
+def test_only_forward_gathers_until_another_method_is_registered(mesh):
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def encode(self, rows):
+            return self.layer(rows)
+
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        fully_shard(Encoder(), mesh=mesh).encode(torch.ones(1, 4))
+    model = fully_shard(Encoder(), mesh=mesh)
+    register_fsdp_forward_method(model, "encode")
+    assert model.encode(torch.ones(1, 4)).shape == (1, 4)
+
+
+def test_generate_waits_for_the_last_rank(mesh):
+    assert is_fsdp_managed_module(sharded(mesh))
+
+
+def test_accelerate_translates_the_strategies_of_fsdp1_as_the_table_does():
+    mapping = to_fsdp2.ARGUMENT_VALUE_MAPPING["fsdp_sharding_strategy"]
+    rows = re.findall(
+        r"^\| `(FULL_SHARD|SHARD_GRAD_OP)` \| `reshard_after_forward=(True|False)` \|$", PAGE.read_text(), re.M
+    )
+    assert len(rows) == 2
+    assert all(mapping[name] is (value == "True") for name, value in rows)
+
+
+def test_fsdp2_reads_the_weights_that_fsdp1_saved(mesh, tmp_path):
+    set_seed(0)
+    model = AutoModelForCausalLM.from_config(TINY)
+    old = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+    with FullyShardedDataParallel.state_dict_type(old, StateDictType.SHARDED_STATE_DICT):
+        dcp.save({"model": old.state_dict()}, checkpoint_id=tmp_path)
+    new = sharded(mesh)
+    torch.nn.init.zeros_(new.model.layers[0].mlp.up_proj.weight.to_local())
+    state = {"model": new.state_dict()}
+    dcp.load(state, checkpoint_id=tmp_path)
+    new.load_state_dict(state["model"])
+    assert new(input_ids=IDS, labels=IDS).loss.item() == old(input_ids=IDS, labels=IDS).loss.item()
+
+
+def test_trainer_sums_gradients_in_bf16_unless_told_otherwise():
+    arguments = TrainingArguments("out", use_cpu=True, fsdp=True)
+    plugin = FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args)
+    plugin.set_mixed_precision("bf16")
+    assert {plugin.mixed_precision_policy.reduce_dtype, plugin.mixed_precision_policy.output_dtype} == {torch.bfloat16}
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    plugin = FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args | {"mixed_precision_policy": policy})
+    plugin.set_mixed_precision("bf16")
+    assert plugin.mixed_precision_policy == policy
+
+
+@pytest.mark.parametrize(("kind", "written"), [("SHARDED_STATE_DICT", 0), ("FULL_STATE_DICT", 1)])
+def test_save_model_writes_nothing_while_the_state_is_sharded(kind, written):
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="SHARDED_STATE_DICT")
+    plugin.set_state_dict_type(kind)
+    trainer = mock.Mock(is_fsdp_enabled=True, is_fsdp_xla_v1_enabled=False)
+    trainer.accelerator.state.fsdp_plugin = plugin
+    trainer.args.push_to_hub = False
+    Trainer.save_model(trainer, "out")
+    assert trainer._save.call_count == written
+    assert TrainingArguments("out", use_cpu=True, fsdp=True).fsdp_plugin_args["state_dict_type"] == "FULL_STATE_DICT"
+
+
+def test_from_pretrained_gathers_in_bf16_and_sums_in_fp32_if_asked():
+    from transformers.distributed import DistributedConfig
+    from transformers.distributed.fsdp import _get_fsdp_policy_kwargs
+
+    assert not _get_fsdp_policy_kwargs(DistributedConfig(fsdp_size=2))
+    policy = _get_fsdp_policy_kwargs(DistributedConfig(fsdp_size=2, fsdp_mixed_precision=True))["mp_policy"]
+    assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_what_lies_on_the_host_is_not_reduced_by_a_group_for_gpus_alone(mesh):
+    group = dist.new_group(backend="cuda:gloo")  # as "nccl" is: for GPUs alone
+    with pytest.raises(RuntimeError) as failed:
+        dist.all_reduce(torch.ones(1), group=group)
+    assert raised(failed) == error("no_backend")
+
+
+def test_accelerate_takes_the_two_backends_that_trainer_is_given(monkeypatch):
+    backend = re.search(r'`ddp_backend="([^"]*)"`', PAGE.read_text())[1]
+    assert "ddp_backend" in inspect.signature(TrainingArguments).parameters
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setattr("accelerate.state.is_hpu_available", lambda **options: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert PartialState._prepare_backend(None, backend=backend)[0] == backend
+
+
+def test_zero_3_refuses_no_sync_and_an_embedding_refuses_an_empty_weight():
+    from deepspeed import DeepSpeedEngine
+
+    engine = mock.Mock()
+    engine.zero_optimization_stage.return_value = 3
+    with pytest.raises(AssertionError) as failed, DeepSpeedEngine.no_sync(engine):
+        pass
+    assert raised(failed) == error("no_sync")
+    assert hasattr(DeepSpeedEngine, "coalesce_grad_reduction")
+    with pytest.raises(RuntimeError) as failed:
+        torch.nn.functional.embedding(IDS, torch.empty(0))
+    assert raised(failed) == error("weight_2d")
+
+
+def test_the_sizes_and_names_of_deepspeeds_configuration_are_those_of_the_page():
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    config = DeepSpeedZeroConfig(stage=3)
+    assert (config.reduce_bucket_size, config.max_live_parameters) == (5e8, 1e9)
+    assert not config.log_trace_cache_warnings
+    offload = {"device": "cpu", "super_offload": True}
+    assert DeepSpeedZeroConfig(stage=3, offload_optimizer=offload).offload_optimizer.super_offload
+    disk = {"device": "nvme", "nvme_path": "/local"}
+    assert DeepSpeedZeroConfig(stage=3, offload_optimizer=disk).offload_optimizer.device == "nvme"
+    auto = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+    filled = inspect.getsource(HfTrainerDeepSpeedConfig)
+    assert all(f'"zero_optimization.{name}"' in filled for name in auto)
 
 
 def test_forty_questions_of_readers_have_a_section_each():

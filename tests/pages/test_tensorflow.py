@@ -80,6 +80,15 @@ from tensorflow.keras.optimizers import Adam
 from transformers import TFBertModel
 print(Adam.__module__)
 """
+INPUT_OF_KERAS_3 = """
+from tensorflow.keras.layers import Input
+from transformers import BertConfig, TFBertModel
+small = BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=100)
+try:
+    TFBertModel(small)(Input(shape=(8,), dtype="int32"))
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
 
 
 def packages():
@@ -228,6 +237,12 @@ def test_without_tf_keras_the_message_names_it(tmp_path):
 
 def test_tensorflow_keras_before_transformers_is_keras_3(tmp_path):
     assert old(TENSORFLOW_FIRST, tmp_path).stdout.strip().startswith("keras.")
+
+
+def test_an_input_of_keras_3_is_refused_and_one_of_keras_2_is_taken(tmp_path, monkeypatch):
+    assert old(INPUT_OF_KERAS_3, tmp_path).stdout.startswith(message("keras_tensor"))
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert old(INPUT_OF_KERAS_3, tmp_path).stdout == ""
 
 
 # The table of counterparts

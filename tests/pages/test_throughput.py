@@ -676,6 +676,59 @@ def test_the_strategies_of_sampling_and_of_packing_are_those_of_the_page():
     assert "train_batch_size * self.args.gradient_accumulation_steps" in inspect.getsource(Trainer._get_train_sampler)
 
 
+# What the compiler leaves in the names, how streams are divided, how data sets are mixed
+
+
+def test_compiling_in_place_keeps_the_names_of_the_weights():
+    wrapped = torch.compile(torch.nn.Linear(2, 2))
+    inside = torch.nn.Linear(2, 2)
+    inside.compile()
+    assert set(wrapped.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
+    assert set(inside.state_dict()) == {"weight", "bias"}
+
+
+def test_the_cache_of_the_compiler_can_be_carried_as_one_file():
+    assert callable(torch.compiler.save_cache_artifacts) and callable(torch.compiler.load_cache_artifacts)
+
+
+def test_triton_wants_capability_7():
+    from torch._inductor import exc
+
+    assert "CUDA Capability >= 7.0" in inspect.getsource(exc.GPUTooOldForTriton)
+    assert "Cannot find a working triton installation" in inspect.getsource(exc.TritonMissing)
+
+
+@pytest.mark.parametrize(
+    "strategy, small, large",
+    [("first_exhausted", 10, 12), ("all_exhausted", 1017, 1000), ("all_exhausted_without_replacement", 10, 1000)],
+)
+def test_a_mixture_ends_as_its_strategy_says(strategy, small, large):
+    parts = [datasets.Dataset.from_dict({"part": [name] * size}) for name, size in (("small", 10), ("large", 1000))]
+    mixed = datasets.interleave_datasets(parts, probabilities=[0.5, 0.5], seed=0, stopping_strategy=strategy)["part"]
+    assert (mixed[:].count("small"), mixed[:].count("large")) == (small, large)
+
+
+def test_interleaved_streams_have_as_many_shards_as_the_smallest_part():
+    parts = [datasets.Dataset.from_dict({"x": range(100)}).to_iterable_dataset(num_shards=shards) for shards in (2, 4)]
+    assert datasets.interleave_datasets(parts).num_shards == 2
+
+
+def test_a_stream_of_one_shard_serves_one_worker():
+    stream = datasets.Dataset.from_dict({"x": range(16)}).to_iterable_dataset(num_shards=1)
+    served = set()
+    for row in torch.utils.data.DataLoader(stream.map(lambda row: {"worker": worker()}), num_workers=2, batch_size=None):
+        served.add(int(row["worker"]))
+    assert served == {0}
+    assert "dataloader workers: {worker_info.num_workers} (max is dataset.num_shards=" in inspect.getsource(
+        datasets.iterable_dataset
+    )
+    assert callable(datasets.IterableDataset.reshard)
+
+
+def worker():
+    return torch.utils.data.get_worker_info().id
+
+
 def anchors(page):
     return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
 

@@ -156,6 +156,51 @@ def test_torch_lacks_the_overload_that_the_released_torchax_names():
     assert f"AttributeError: {raised.value}" == error("torchax")
 
 
+# The last transformers with Flax, in the environment of TensorFlow
+
+FROM_FLAX = """
+from transformers import BertForSequenceClassification
+lost = BertForSequenceClassification.from_pretrained("in_flax", from_flax=True)
+print({each.device.type for each in lost.parameters()})
+"""
+
+
+def test_weights_of_flax_arrive_by_copying_and_from_flax_leaves_them_without_values():
+    both = os.pathsep.join(str(notebooks.own_packages(name)) for name in ("tensorflow", "tpu"))
+    moved = run("tpu/flax_to_pytorch.py", environment={"PYTHONPATH": both, "JAX_PLATFORMS": "cpu"})
+    assert moved.stdout.splitlines()[-1] == "in_pytorch answers as in_flax does"
+    environment = os.environ | {"PYTHONPATH": both, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", FROM_FLAX]
+    lost = subprocess.run(command, cwd=moved.folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert lost.stdout.splitlines()[-1] == "{'meta'}"
+
+
+# Hosts and memory
+
+
+def test_the_port_of_the_coordinator_is_the_one_of_the_page_and_a_variable_changes_it():
+    clusters = notebooks.own_packages("tpu") / "jax" / "_src" / "clusters"
+    port = re.search(r"^coordinator_port = '(\d+)'", (clusters / "cloud_tpu_cluster.py").read_text(), re.M)[1]
+    assert f"8476 to {port}" in PAGE.read_text()
+    assert 'os.environ.get("JAX_COORDINATOR_PORT")' in (clusters / "cluster.py").read_text()
+    source = (clusters.parent / "distributed.py").read_text()
+    assert "initialization_timeout: int = 300" in source and "`300`" in PAGE.read_text()
+
+
+MEMORY = """
+import jax, jax.numpy as jnp
+shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1024, 1024), (512, 1024))]
+planned = jax.jit(lambda weight, ids: (ids @ weight).sum()).lower(*shapes).compile().memory_analysis()
+print(planned.argument_size_in_bytes, planned.output_size_in_bytes, planned.temp_size_in_bytes >= 0)
+"""
+
+
+def test_a_compiled_step_says_how_much_memory_it_plans_without_data():
+    command = [sys.executable, "-c", MEMORY]
+    said = subprocess.run(command, env=os.environ | on_jax(), capture_output=True, text=True, timeout=300)
+    assert said.stdout.split() == [str(4 * (1024 * 1024 + 512 * 1024)), "4", "True"]
+
+
 def test_a_dimension_that_the_devices_do_not_divide_is_refused():
     program = """
 import jax, numpy

@@ -5,7 +5,15 @@ import warnings
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, set_seed
+from torchao.quantization import Int8WeightOnlyConfig
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    TorchAoConfig,
+    set_seed,
+)
 from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
@@ -15,7 +23,7 @@ LAYERS, WIDTH, VOCABULARY = 3, 64, 500
 SHAPE = dict(
     vocab_size=VOCABULARY, intermediate_size=128, num_hidden_layers=LAYERS, bos_token_id=None, eos_token_id=None,
     pad_token_id=0,
-)  # fmt: skip
+)
 FOUR = LlamaConfig(hidden_size=WIDTH, num_attention_heads=4, num_key_value_heads=4, **SHAPE)
 THREE = LlamaConfig(hidden_size=66, num_attention_heads=3, num_key_value_heads=3, **SHAPE)
 IDS = torch.arange(1, 6)[None]
@@ -61,6 +69,21 @@ def one_token(model):
     return counts, cache.layers[0].keys.shape[1]
 
 
+@torch.no_grad()
+def in_bits(bits):
+    """A split model that bitsandbytes quantizes, and its first forward pass."""
+    how = {f"load_in_{bits}bit": True}
+    return raised(lambda: load("four", quantization_config=BitsAndBytesConfig(**how), dtype=torch.float32)(IDS))
+
+
+@torch.no_grad()
+def int8_error():
+    """How far the logits of a split int8 model of torchao are from the model's, as a part of the largest logit."""
+    split = load("four", quantization_config=TorchAoConfig(Int8WeightOnlyConfig()), dtype=torch.float32)
+    expected = alone(IDS).logits
+    return float((split(IDS).logits - expected).abs().max() / expected.abs().max())
+
+
 disable_progress_bar()
 warnings.simplefilter("ignore")
 dist.init_process_group("gloo")
@@ -81,6 +104,8 @@ found = {
     "first alone": generate(alone, RIGHT[:1, :3], do_sample=False),
     "mesh": raised(lambda: load("four", ranks=4)),
     "device_map": raised(lambda: load("four", device_map="auto")),
+    "bitsandbytes": [in_bits(4), in_bits(8)],
+    "int8": int8_error(),
     "three heads": raised(lambda: load("three")(RIGHT[1:].repeat(2, 1))),
 }
 if dist.get_rank() == 0:

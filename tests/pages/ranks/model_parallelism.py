@@ -10,8 +10,10 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from peft import LoraConfig, get_peft_model
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Trainer, TrainingArguments
 from transformers.distributed import DistributedConfig
@@ -108,6 +110,20 @@ def split_modules():
     print(sorted({name.split(".")[-2] for name, p in model.named_parameters() if type(p.data).__name__ == "DTensor"}))
 
 
+def lora(layers, **sizes):
+    model = get_peft_model(load("two", **sizes), LoraConfig(target_modules=layers))
+    for name, parameter in model.named_parameters():
+        if "lora_A" in name and not isinstance(parameter, DTensor):
+            parameter.data = torch.linspace(-1, 1, parameter.numel()).view(parameter.shape)
+    optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.1)
+    for _ in range(3):
+        loss = model(input_ids=IDS, labels=IDS).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(f"loss {loss.item():.5f}")
+
+
 def plan_as_an_argument():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -118,6 +134,10 @@ def plan_as_an_argument():
 def two():
     save_checkpoints()
     case("mesh", lambda: init_device_mesh("cpu", (4, 2)))
+    columns = ["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"]
+    case("lora", lambda: lora(columns))
+    case("lora by columns", lambda: lora(columns, tp_size=2))
+    case("lora by rows", lambda: lora(["down_proj"], tp_size=2))
     case("smaller mesh", lambda: init_device_mesh("cpu", (1,)))
     case("mesh_transformers", lambda: load("two", tp_size=8))
     case("world_size", lambda: DistributedConfig(tp_plan="auto", fsdp_size=3))
