@@ -70,6 +70,7 @@ NOT_TESTED = {
     "hardware/bench.sh": "its second command needs a GPU; test_bench.py runs both on a file and on the CPU",
     "hardware/log.sh": "needs a GPU; test_hardware.py reads its fields",
     "hardware/mlx.sh": "needs a Mac",
+    "hardware/old_gpu.sh": "installs another torch, and needs a GPU",
     "hardware/reboot.sh": "needs a GPU and root",
     "launching/errors/nccl_info.txt": "NCCL's, needs two GPUs",
     "launching/errors/stack.txt": "py-spy's, which may not look into processes everywhere",
@@ -118,7 +119,7 @@ KNOWN = [
     ("tpu/flax_to_pytorch.py", "`transformers.modeling_flax_pytorch_utils`", "the same"),
     *[
         (f"hyperparameter_search/{name}.py", "`task`", "the program of that name lies beside it")
-        for name in ("ddp", "memory", "ray_search", "search", "seeds", "worker")
+        for name in ("ddp", "lora", "memory", "ray_search", "search", "seeds", "worker")
     ],
     *[(f"hyperparameter_search/{name}.py", "`worker`", "the same") for name in ("plots", "recover")],
     ("hyperparameter_search/ray_search.py", "`ray`", "Ray is not among the tests' packages"),

@@ -1,8 +1,8 @@
 """Material's search index, made smaller and clearer before anybody fetches it.
 
 A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, each at most
-three times, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
-repeats its guide and prints tables, so only what no guide says is kept of it. The ledger repeats the notebooks.
+twice, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
+repeats its guide and prints tables, so only names that no guide has are kept of it, each once. The ledger repeats the notebooks.
 The names that pages had lead to their places: they are no results of their own.
 """
 
@@ -23,8 +23,9 @@ WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
 DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
 PARTS = re.compile(r"[\s\u200b\-_,:;!?=\[\](){}<>'\"`/|*+%@#&~]+|\.(?!\d)")  # as mkdocs.yml parts words
-OFTEN = 3  # a word that stands in a section more often says no more about it
+OFTEN = 2  # a word that stands in a section more often says no more about it
 LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
+NAME = re.compile(r"[^\W\d]{4,}$")  # of a notebook: letters alone
 LEDGER = "evidence/ledger/#"
 COMMON = (
     "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
@@ -40,7 +41,8 @@ def slim(index, path=redirects.FILE):
     data = json.loads(Path(index).read_text(encoding="utf-8"))
     docs = [doc for doc in data["docs"] if not doc["location"].startswith(LEDGER)]
     explained = {word for doc in docs if not _is_notebook(doc) for word in WORD.findall(_plain(doc["text"]))}
-    data["docs"] = [_section(doc, explained) for doc in docs]
+    told = {}  # notebook -> words of its sections so far
+    data["docs"] = [_section(doc, explained, told.setdefault(doc["location"].partition("#")[0], set())) for doc in docs]
     kept = {doc["location"] for doc in data["docs"]}
     data["common"] = COMMON.split()
     data["moved"] = {old: place for old, place in _moved(path) if place in kept}
@@ -56,7 +58,7 @@ def _is_notebook(doc):
     return doc["location"].startswith("notebooks/")
 
 
-def _section(doc, explained):
+def _section(doc, explained, told):
     paragraph = PARAGRAPH.search(doc["text"])
     first = _first_sentence(_plain(paragraph[1])) if paragraph else ""
     words = _plain(doc["text"]).replace(first, "", 1).split()
@@ -66,8 +68,12 @@ def _section(doc, explained):
         )  # else any message with a number finds it
     rest = " ".join(word for word in words if word.lower().strip(".,:;") not in UNSAID and not DECIMAL.match(word))
     if _is_notebook(doc):
-        words = dict.fromkeys(word for word in WORD.findall(rest) if not NUMBER.match(word))
-        rest = " ".join(word for word in words if word not in explained)
+        words = dict.fromkeys(
+            part for word in WORD.findall(rest) if word not in explained for part in PARTS.split(word.lower())
+        )
+        words = [word for word in words if NAME.match(word) and word not in told]
+        told.update(words)
+        rest = " ".join(words)
     return doc | {"title": _plain(doc["title"]), "text": f"{first}\n{_seldom(rest)}".strip()}
 
 

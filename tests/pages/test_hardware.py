@@ -289,3 +289,8 @@ def test_twenty_five_questions_have_a_section_each():
     assert len({question["thread"] for question in mine}) >= 25
     assert not [question for question in mine if question["section"] not in sections]
     assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)
+
+
+def test_the_pages_of_strix_halo_are_96_gib():
+    line = (ROOT / "snippets" / "hardware" / "strix_halo.txt").read_text()
+    assert set(re.findall(r"=(\d+)", line)) == {str(96 * 262_144)} and 96 * 262_144 * 4096 == 96 * 2**30

@@ -596,6 +596,10 @@ def test_the_callback_of_the_page_keeps_its_average_in_fp32():
     assert model.weight[0, 0].item() == pytest.approx(1.2, abs=0.01)
 
 
+def test_the_program_with_the_average_trains():
+    assert "'train_loss'" in run("optimizers/ema.py").stdout
+
+
 @pytest.mark.parametrize(
     "name, more, first, last",
     [

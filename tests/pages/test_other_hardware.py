@@ -147,11 +147,6 @@ def test_twenty_five_questions_have_a_section_each():
     assert not [question for question in mine if question["section"] not in sections]
 
 
-def test_the_pages_of_strix_halo_are_96_gib():
-    line = (ROOT / "snippets" / "hardware" / "strix_halo.txt").read_text()
-    assert set(re.findall(r"=(\d+)", line)) == {str(96 * 262_144)} and 96 * 262_144 * 4096 == 96 * 2**30
-
-
 @pytest.mark.parametrize("name", ["AMD", "Intel", "Apple", "Gaudi", "Ascend"])
 def test_every_cell_of_the_first_table_is_filled(name):
     assert all(column(name).values())

@@ -45,9 +45,9 @@ def test_a_long_sentence_is_cut_where_the_result_ends(slimmed):
     assert len(text.split("\n")[0]) == search_index.LONGEST
 
 
-def test_a_word_stands_at_most_three_times_after_the_first_sentence(slimmed):
+def test_a_word_stands_at_most_twice_after_the_first_sentence(slimmed):
     text = "<p>One sentence of ordinary length.</p><pre><code>Loss loss.LOSS = loss(batch, 4, 4, 4, 4)</code></pre>"
-    assert slimmed({"a/#b": text})[0]["a/#b"] == "One sentence of ordinary length.\nloss loss loss batch 4 4 4 4"
+    assert slimmed({"a/#b": text})[0]["a/#b"] == "One sentence of ordinary length.\nloss loss batch 4 4 4 4"
 
 
 def test_of_a_notebook_only_what_no_guide_says_is_kept_and_none_of_its_numbers(slimmed):
