@@ -252,16 +252,16 @@ def unseen(data, held, of):
 def ratio_errors(data, held):
     """{change: sorted errors of its effect}, on rows whose source the constants had not seen. A ratio is of one GPU."""
     errors, _ = unseen(data, held, source_of)
-    pairs = pairs_of(data, errors)
+    pairs = pairs_of(data.rows, errors)
     return {change: sorted(round(error, 3) for error in found) for change, found in pairs.items() if change != "gpu"}
 
 
-def pairs_of(data, errors):
+def pairs_of(rows, errors):
     """{change: errors of the ratio} over pairs of rows that are neighbors in one table and differ in one thing."""
     found = {}
     for name in CHANGES:
         groups = {}
-        for row, error in zip(data.rows, errors, strict=True):
+        for row, error in zip(rows, errors, strict=True):
             same = [
                 json.dumps(row.get(other), sort_keys=True)
                 for other in SAME

@@ -1,42 +1,98 @@
-"""What each published row was predicted to take, by constants and with a band that its own source had no part in.
+"""What each published row was predicted to take, by constants that had not seen it.
 
 `python -m dryrun fit` writes `data/judged.json` after the constants, so that a page can show every error without tracing
 hundreds of models. A test traces some of the rows again and compares.
 """
 
 import json
+import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from . import predict
-from .fit import judged, of_group, source_of
+from .fit import family_of, fold_of, judged, of_group, pairs_of, source_of
 
 PATH = Path(__file__).with_name("data") / "judged.json"
+UNSEEN = {"fold": fold_of, "source": source_of, "family": family_of}  # what the constants had no part of
+TRAINING = ("training, one GPU", "training, many GPUs")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One row of data/published.json: its id, its class, and the seconds predicted for it, with low and high."""
+    """One row of data/published.json: its id, its class, and the seconds predicted for it, with low and high.
+
+    The constants have not seen its source, and neither has the band. fold and family: the seconds by constants that have not
+    seen a random fifth of the rows with this one in it, or the row's family of GPUs.
+    """
 
     id: str
     klass: str
     seconds: float
     low: float
     high: float
+    fold: float
+    family: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A median error that was asked for before anything was fitted, in percent, and the rows that it is about."""
+
+    what: str
+    most: float
+    chosen: object  # of (row, class): whether it is one of them
+
+
+ASKED = (
+    Asked("a training step, on one GPU or many", 6, lambda row, klass: klass in TRAINING),
+    Asked("a training step on one GPU", 9, lambda row, klass: klass == TRAINING[0]),
+    Asked("LoRA and QLoRA", 12, lambda row, klass: klass in ("LoRA", "QLoRA")),
+    Asked("a mixture of experts", 12, lambda row, klass: klass == "mixture of experts"),
+    Asked("tensor and pipeline parallelism", 12, lambda row, klass: klass == "tensor and pipeline parallel"),
+    Asked("fp8", 12, lambda row, klass: klass == "fp8"),
+    Asked("decoding one sequence", 8, lambda row, klass: klass == "decode" and row["batch"] == 1),
+    Asked("everything on a T4", 15, lambda row, klass: row["gpu"] == "t4"),
+    Asked("everything on an RTX 4090", 15, lambda row, klass: row["gpu"] == "rtx-4090"),
+)
+RATIOS = Asked("the ratio of two steps on one GPU", 6, None)
+
+
+def medians(rows, classes, errors):
+    """[(Asked, number of rows or pairs, {unseen: median error in percent})], from {unseen: logarithmic errors of the rows}."""
+    found = []
+    for asked in ASKED:
+        places = [place for place, row in enumerate(rows) if asked.chosen(row, classes[place])]
+        found.append((asked, len(places), {name: _median(of[place] for place in places) for name, of in errors.items()}))
+    pairs = {name: [error for change, errors in pairs_of(rows, of).items() if change != "gpu" for error in errors]
+             for name, of in errors.items()}  # fmt: skip
+    found.append((RATIOS, min(map(len, pairs.values())), {name: _median(of) for name, of in pairs.items()}))
+    return found
+
+
+def _median(errors):
+    return float(statistics.median(100 * abs(np.exp(error) - 1) for error in errors))
 
 
 def judge(data):
     """[Judged] of rows that `fit.judged` has traced, in their order."""
-    held, found = predict.fitted()["held_out"]["source"], {}
-    sources = [source_of(row) for row in data.rows]
-    for source in set(sources):
-        constants = of_group(held, source)
-        seconds, classes = data.runs.seconds(constants), data.runs.classes(constants)
-        for place in (place for place, other in enumerate(sources) if other == source):
-            value, (low, high) = float(seconds[place]), predict.band(classes[place], source)
-            shown = (float(f"{number:.4g}") for number in (value, value * low, value * high))
-            found[place] = Judged(data.rows[place]["id"], classes[place], *shown)
-    return [found[place] for place in range(len(data.rows))]
+    seconds = {name: np.zeros(len(data.rows)) for name in UNSEEN}
+    classes = [None] * len(data.rows)
+    for name, of in UNSEEN.items():
+        held, groups = predict.fitted()["held_out"][name], np.array([str(of(row)) for row in data.rows])
+        for group in set(groups):
+            constants, mine = of_group(held, group), groups == group
+            seconds[name][mine] = data.runs.seconds(constants)[mine]
+            if name == "source":
+                now = data.runs.classes(constants)
+                classes = [now[place] if mine[place] else klass for place, klass in enumerate(classes)]
+    found = []
+    for place, row in enumerate(data.rows):
+        value, (low, high) = seconds["source"][place], predict.band(classes[place], source_of(row))
+        shown = (value, value * low, value * high, seconds["fold"][place], seconds["family"][place])
+        found.append(Judged(row["id"], classes[place], *(float(f"{number:.4g}") for number in shown)))
+    return found
 
 
 def write(rows):

@@ -12,7 +12,8 @@ import sys
 import numpy as np
 
 from . import predict, published
-from .fit import family_of, fold_of, groups_of, judged, of_group, pairs_of, source_of
+from .fit import groups_of, judged, of_group, pairs_of
+from .judged import UNSEEN, medians
 
 TITLE = f"{'':34}{'rows':>5} {'median':>8} {'p90':>8} {'bias':>8} {'low-high':>9}"
 
@@ -45,13 +46,22 @@ def read(path):
 
 def cross_validated(data):
     held = predict.fitted()["held_out"]
-    for name, of in (("family", family_of), ("source", source_of)):
-        errors, inside = held_out(data, held[name], of)
-        print(f"without the {'GPU family' if name == 'family' else 'source'} of the row: {summary(errors, inside)}")
-    errors, inside = held_out(data, held["fold"], fold_of)
-    ratios(data, errors)
+    found = {name: held_out(data, held[name], of) for name, of in UNSEEN.items()}
+    for name, what in (("family", "GPU family"), ("source", "source")):
+        print(f"without the {what} of the row: {summary(*found[name])}")
+    ratios(data, found["fold"][0])
+    asked(data, {name: errors for name, (errors, _) in found.items()})
     print()
-    report(data, (errors, inside))
+    report(data, found["fold"])
+
+
+def asked(data, errors):
+    """Prints the median errors that were asked for before anything was fitted, beside those reached."""
+    classes = data.runs.classes(predict.fitted()["constants"])
+    print(f"{'median error':44}{'asked':>6} {'row':>7} {'source':>7} {'family':>7}  (what the constants had not seen)")
+    for wanted, count, reached in medians(data.rows, classes, errors):
+        shown = " ".join(f"{reached[name]:6.1f}%" for name in UNSEEN)
+        print(f"  {wanted.what:34}{count:6}  {wanted.most:5.0f}% {shown}")
 
 
 def held_out(data, constants, of):
@@ -97,7 +107,7 @@ def percent(errors):
 
 def ratios(data, errors):
     """Prints how far the predicted effect of one change is from the measured one."""
-    found = pairs_of(data, errors)
+    found = pairs_of(data.rows, errors)
     for name, off in sorted(found.items()):
         print(f"ratio, {name} changed: pairs {len(off)}  median {percent(np.array(off))[0]:.1f} %")
     every = [error for off in found.values() for error in off]
