@@ -1,14 +1,11 @@
 """docs/training/sharding.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
-import ctypes.util
 import inspect
 import json
 import logging
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -23,10 +20,9 @@ from accelerate.commands import to_fsdp2
 from accelerate.state import GradientState, PartialState
 from accelerate.utils import FullyShardedDataParallelPlugin, fsdp_utils
 from programs import ROOT, run
+from shards import IDS, TINY, backward, message_of, raised, sharded
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
-    CPUOffloadPolicy,
     FullyShardedDataParallel,
     MixedPrecisionPolicy,
     StateDictType,
@@ -34,10 +30,9 @@ from torch.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 from torch.distributed.tensor import DTensor
-from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 from transformers.distributed.fsdp import is_fsdp_managed_module
-from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig, unset_hf_deepspeed_config
+from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 from transformers.training_args import OptimizerNames
 
 from evidence.launch import run_ranks
@@ -47,17 +42,7 @@ PAGE = ROOT / "docs" / "training" / "sharding.md"
 SNIPPETS = sorted(FOLDER.glob("*.py"))
 TOLERANCE = 1e-4  # the page states it
 STEPS = 7  # the last one: what was exported after six
-TINY = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, vocab_size=100)
-IDS = torch.arange(16).view(1, 16)
-
-
-def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
-    return kind, message
-
-
-def raised(caught):
-    return type(caught.value).__name__, str(caught.value)
+pytestmark = pytest.mark.usefixtures("forget_deepspeed")
 
 
 def losses(text):
@@ -104,35 +89,6 @@ def saved_on_two_then_four():
     """checkpoint.py on 2 processes, then on 4 in the same folder."""
     first = run("sharding/checkpoint.py", processes=2)
     return first, run("sharding/checkpoint.py", processes=4, start=first.folder)
-
-
-@pytest.fixture(autouse=True)
-def forget_deepspeed():
-    """transformers remembers the last configuration, and builds every later model by it."""
-    yield
-    unset_hf_deepspeed_config()
-
-
-@pytest.fixture(scope="module")
-def mesh():
-    """A process group of one, in this process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield init_device_mesh("cpu", (1,))
-    dist.destroy_process_group()
-
-
-def sharded(mesh, root=True):
-    set_seed(0)
-    model = AutoModelForCausalLM.from_config(TINY)
-    for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh) if root else model
-
-
-def backward(model):
-    loss = model(input_ids=IDS, labels=IDS).loss
-    loss.backward()
-    return loss.item()
 
 
 # The programs
@@ -231,19 +187,6 @@ def test_trainer_with_fsdp_on_a_cpu_is_silently_ddp():
         assert f"rank {number}: DistributedDataParallel, sharded: False" in rank.stdout
 
 
-def test_an_optimizer_made_before_sharding_trains_nothing_and_says_nothing(mesh):
-    set_seed(0)
-    model = AutoModelForCausalLM.from_config(TINY)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    fully_shard(model, mesh=mesh)
-    seen = []
-    for _ in range(3):
-        seen.append(backward(model))
-        optimizer.step()
-        optimizer.zero_grad()
-    assert seen[0] == seen[1] == seen[2]
-
-
 def test_deepspeed_clips_at_1_unless_told_otherwise_and_ignores_a_misspelt_key():
     from deepspeed.runtime.config import get_gradient_clipping
 
@@ -267,14 +210,6 @@ def test_init_empty_weights_keeps_the_buffers():
         model = AutoModelForCausalLM.from_config(TINY)
     assert all(parameter.is_meta for parameter in model.parameters())
     assert not any(buffer.is_meta for buffer in model.buffers())
-
-
-@pytest.mark.skipif(not ctypes.util.find_library("stdc++"), reason="2026-11: the words are those of GNU's library")
-def test_the_message_at_the_end_of_a_program_is_that_of_cpp():
-    library = ctypes.util.find_library("stdc++")
-    program = f"import ctypes; ctypes.CDLL({library!r})._ZSt9terminatev()"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert ended.stderr.strip() == (FOLDER / "errors" / "teardown.txt").read_text().strip()
 
 
 # FSDP2
@@ -302,76 +237,7 @@ def test_parameters_become_dtensors_and_the_optimizers_state_too(mesh):
     assert all(isinstance(state["exp_avg"], DTensor) for state in optimizer.state.values())
 
 
-@pytest.mark.parametrize("options", [{}, {"foreach": False}])
-def test_the_default_adamw_takes_tensors_beside_dtensors(mesh, options):
-    model = sharded(mesh, root=False)
-    backward(model)
-    torch.optim.AdamW(model.parameters(), **options).step()
-
-
-def test_fused_adamw_refuses_tensors_beside_dtensors(mesh):
-    model = sharded(mesh, root=False)
-    backward(model)
-    with pytest.raises(RuntimeError) as failed:
-        torch.optim.AdamW(model.parameters(), fused=True).step()
-    assert raised(failed) == error("mixed_optimizer")
-
-
-def test_clipping_refuses_tensors_beside_dtensors(mesh):
-    model = sharded(mesh, root=False)
-    backward(model)
-    with pytest.raises(RuntimeError) as failed:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    assert raised(failed) == error("mixed_clipping")
-
-
-def test_a_call_that_goes_round_the_root_finds_its_weights_sharded(mesh):
-    with pytest.raises(RuntimeError) as failed:
-        sharded(mesh).model(input_ids=IDS)
-    assert raised(failed) == error("inner_module")
-
-
-def test_a_mesh_larger_than_the_world_is_refused(mesh):
-    kind, message = error("mesh")
-    with pytest.raises(RuntimeError) as failed:
-        init_device_mesh("cpu", (2, 2))
-    assert raised(failed) == (kind, message.replace("world size 2", "world size 1"))
-
-
-def test_ranks_that_do_not_divide_into_nodes_are_refused():
-    refused = run("sharding/hsdp.py", 3, processes=4, check=False)
-    assert refused.returncode and ": ".join(error("nodes")) in refused.stderr
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")
-def test_pinned_offload_needs_an_accelerator(mesh):
-    with pytest.raises(RuntimeError) as failed:
-        fully_shard(AutoModelForCausalLM.from_config(TINY), mesh=mesh, offload_policy=CPUOffloadPolicy())
-    assert raised(failed) == error("offload")
-
-
-def test_from_pretrained_refuses_more_shards_than_processes(mesh, tmp_path):
-    from transformers.distributed import DistributedConfig
-
-    AutoModelForCausalLM.from_config(TINY).save_pretrained(tmp_path)
-    kind, message = error("distributed_config")
-    with pytest.raises(RuntimeError) as failed:
-        AutoModelForCausalLM.from_pretrained(tmp_path, distributed_config=DistributedConfig(fsdp_size=3))
-    assert raised(failed) == (kind, message.replace("world_size is 2", "world_size is 1"))
-
-
 # Checkpoints
-
-
-def test_a_sharded_checkpoint_is_a_folder_which_torch_load_refuses_and_whose_files_it_misreads(
-    mesh, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    dcp.save({"model": sharded(mesh).state_dict()}, checkpoint_id="checkpoint/2")
-    with pytest.raises(IsADirectoryError) as failed:
-        torch.load("checkpoint/2")
-    assert raised(failed) == error("torch_load")
-    assert isinstance(torch.load("checkpoint/2/__0_0.distcp"), torch.Tensor)  # the first of many tensors, and no error
 
 
 def test_dcp_to_torch_save_makes_one_file_of_it_without_a_process_group(mesh, tmp_path):
@@ -393,20 +259,6 @@ def test_trainer_cannot_resume_a_model_that_was_sharded_at_load_time(tmp_path):
     with pytest.raises(ValueError, match="Resuming is not supported for models sharded at load time"):
         trainer()
     assert trainer(save_only_model=True) and trainer(save_strategy="no")
-
-
-def test_zero_redundancy_optimizer_wants_its_state_gathered_before_it_is_saved(mesh):
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    model = AutoModelForCausalLM.from_config(TINY)
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
-    backward(model)
-    optimizer.step()
-    with pytest.raises(RuntimeError) as failed:
-        optimizer.state_dict()
-    assert raised(failed) == error("consolidate")
-    optimizer.consolidate_state_dict(to=0)
-    assert optimizer.state_dict()["state"]
 
 
 # Trainer's configuration
@@ -444,13 +296,6 @@ def test_trainer_keeps_parts_of_gradients_for_a_replicated_model_that_was_sharde
     with Trainer._defer_fsdp_gradient_reduction(SimpleNamespace(model=model)):
         model.set_requires_all_reduce.assert_called_once_with(False)  # what each group has summed stays in parts
         model.set_requires_gradient_sync.assert_not_called()
-
-
-def test_fsdp_in_one_process_is_refused(tmp_path):
-    arguments = TrainingArguments(str(tmp_path), use_cpu=True, fsdp=True)
-    with pytest.raises(ValueError) as failed:
-        Trainer(model=AutoModelForCausalLM.from_config(TINY), args=arguments)
-    assert raised(failed) == error("fsdp_alone")
 
 
 def test_trainer_warns_of_its_own_checkpointing_beside_fsdp(caplog, monkeypatch):
@@ -505,54 +350,6 @@ def test_trainer_fills_every_auto():
     assert config.config["gradient_clipping"] == arguments.max_grad_norm == 1.0
 
 
-def test_an_unknown_key_inside_zero_optimization_is_refused():
-    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
-
-    with pytest.raises(ValueError) as failed:
-        DeepSpeedZeroConfig(stage=3, stage3_prefetch=1)
-    assert ": ".join(raised(failed)).startswith(": ".join(error("unknown_key")))
-
-
-def test_batch_sizes_that_do_not_multiply_are_refused(monkeypatch):
-    from deepspeed.runtime.config import DeepSpeedConfig
-
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    sizes = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}
-    with pytest.raises(AssertionError) as failed:
-        DeepSpeedConfig(sizes)
-    assert raised(failed) == error("batch")
-
-
-def test_a_trailing_comma_is_refused_by_trainer(tmp_path):
-    path = tmp_path / "zero3.json"
-    path.write_text('{\n  "zero_optimization": {"stage": 3},\n  "train_batch_size": "auto",\n}\n')
-    with pytest.raises(json.JSONDecodeError) as failed:
-        TrainingArguments(str(tmp_path), use_cpu=True, deepspeed=str(path))
-    kind, message = error("trailing_comma")
-    assert (f"json.decoder.{type(failed.value).__name__}", str(failed.value)) == (kind, message)
-
-
-def test_deepspeed_itself_reads_a_trailing_comma_and_a_comment(tmp_path, monkeypatch):
-    from deepspeed.runtime.config import DeepSpeedConfig
-
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    path = tmp_path / "zero3.json"
-    path.write_text('{\n  # a comment\n  "train_batch_size": 2,\n}\n')
-    assert DeepSpeedConfig(str(path)).train_batch_size == 2
-
-
-def test_a_micro_batch_that_differs_from_trainers_is_refused():
-    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
-
-    model = AutoModelForCausalLM.from_config(TINY)
-    config = HfTrainerDeepSpeedConfig({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}})
-    arguments = TrainingArguments("out", use_cpu=True, per_device_train_batch_size=2, max_steps=4)
-    config.trainer_config_process(arguments)
-    with pytest.raises(ValueError) as failed:
-        config.trainer_config_finalize(arguments, model, num_training_steps=4)
-    assert raised(failed) == error("mismatch")
-
-
 # What readers ask
 
 
@@ -567,13 +364,6 @@ def test_deepspeed_gathers_the_blocks_of_three_mixtures_whole_and_of_others_thos
     config = json.loads((FOLDER / "zero3_experts.json").read_text())
     (named,) = DeepSpeedZeroConfig(**config["zero_optimization"]).leaf_module.classes
     assert hasattr(modeling_deepseek_v3, named)
-
-
-def test_bf16_and_fp32_weights_in_one_layer_are_refused(mesh):
-    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).bfloat16())
-    fully_shard(layer, mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
-    with pytest.raises(AssertionError, match="FSDP expects uniform original parameter dtype"):
-        layer(torch.ones(1, 4))
 
 
 def test_a_checkpoint_written_from_a_thread_is_that_of_dcp_save(mesh, tmp_path):
@@ -648,29 +438,6 @@ def test_a_forward_pass_without_a_backward_pass_leaves_the_root_gathered(mesh):
     assert isinstance(model.model.layers[0].mlp.up_proj.weight, DTensor)
     model.reshard()
     assert isinstance(model.lm_head.weight, DTensor)
-
-
-def test_averaged_model_copies_what_fully_shard_does_not_let_be_copied(mesh):
-    with pytest.raises(AssertionError) as caught:
-        AveragedModel(sharded(mesh))
-    assert raised(caught) == error("averaged_model")
-
-
-def tied(mesh, *units):
-    """Embedding and output layer are one tensor, and `units` are sharded before the root."""
-    config = LlamaConfig(**{**TINY.to_dict(), "tie_word_embeddings": True})
-    model = AutoModelForCausalLM.from_config(config)
-    parts = {"embedding": model.model.embed_tokens, "output": model.lm_head}
-    for unit in units:
-        fully_shard([parts[name] for name in unit], mesh=mesh)
-    return fully_shard(model, mesh=mesh)
-
-
-def test_one_tensor_in_two_units_is_refused_and_in_one_unit_or_in_the_root_it_trains(mesh):
-    with pytest.raises(ValueError) as failed:
-        backward(tied(mesh, ["embedding"]))
-    assert raised(failed) == error("tied")
-    assert backward(tied(mesh, ["embedding", "output"])) and backward(tied(mesh))
 
 
 def test_transformers_and_accelerate_free_the_embedding_after_its_use():
@@ -826,7 +593,7 @@ def test_what_lies_on_the_host_is_not_reduced_by_a_group_for_gpus_alone(mesh):
     group = dist.new_group(backend="cuda:gloo")  # as "nccl" is: for GPUs alone
     with pytest.raises(RuntimeError) as failed:
         dist.all_reduce(torch.ones(1), group=group)
-    assert raised(failed) == error("no_backend")
+    assert raised(failed) == message_of(ROOT / "snippets" / "launching" / "errors" / "no_backend.txt")
 
 
 def test_accelerate_takes_the_two_backends_that_trainer_is_given(monkeypatch):
@@ -838,26 +605,11 @@ def test_accelerate_takes_the_two_backends_that_trainer_is_given(monkeypatch):
     assert PartialState._prepare_backend(None, backend=backend)[0] == backend
 
 
-def test_zero_3_refuses_no_sync_and_an_embedding_refuses_an_empty_weight():
-    from deepspeed import DeepSpeedEngine
-
-    engine = mock.Mock()
-    engine.zero_optimization_stage.return_value = 3
-    with pytest.raises(AssertionError) as failed, DeepSpeedEngine.no_sync(engine):
-        pass
-    assert raised(failed) == error("no_sync")
-    assert hasattr(DeepSpeedEngine, "coalesce_grad_reduction")
-    with pytest.raises(RuntimeError) as failed:
-        torch.nn.functional.embedding(IDS, torch.empty(0))
-    assert raised(failed) == error("weight_2d")
-
-
 def test_the_sizes_and_names_of_deepspeeds_configuration_are_those_of_the_page():
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 
     config = DeepSpeedZeroConfig(stage=3)
     assert (config.reduce_bucket_size, config.max_live_parameters) == (5e8, 1e9)
-    assert not config.log_trace_cache_warnings
     offload = {"device": "cpu", "super_offload": True}
     assert DeepSpeedZeroConfig(stage=3, offload_optimizer=offload).offload_optimizer.super_offload
     disk = {"device": "nvme", "nvme_path": "/local"}
