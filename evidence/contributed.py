@@ -1,18 +1,27 @@
 """A record of another machine than the one that executed the .ipynb: does it say what this notebook says?
 
 The schema knows what any record may hold. Here each claim must be one of the notebook's, with its unit, a sentence that the
-notebook's code can make, and a bound that stands in that code: a forger may not widen the bound, nor reword the sentence.
+notebook's code can make, and a bound that stands in that code: a forger may not widen the bound, nor reword the sentence. The
+same goes for a reason, for the heads of a table and for the words in it.
 """
 
 import ast
 import json
 import re
 
-from . import freshness
+from . import freshness, machine
 from .problems import Problem, line_of, nearest, read_text
 
 LEAST_FIXED = 10  # characters of a sentence that stand in the code; the rest may come from variables
+LEAST_IN_A_TABLE = 2  # the same of a cell or the head of a column
 MOST_FILLED = 60  # characters that one variable may add
+# What a run finds out by itself and writes into a table: the name of an operator, of a file, of a processor.
+SHORT_NAME = re.compile(r"[\w.:/+=-]{1,40}( [\w.:/+=-]{1,20})?", re.A)
+ADDRESS = re.compile(
+    r"://|www\.|@\w|\.(com|org|net|info|io|ai|app|dev|shop|site|store|online|xyz|example)\b", re.I | re.A
+)
+ALWAYS = {"python", *machine.PACKAGES, "cuda", "rocm"}  # what `software` of any run may name
+NEEDED = {"torch", "transformers"}  # in `software` where the notebook's own run has them
 
 
 def problems(record, expected, source, path):
@@ -22,7 +31,9 @@ def problems(record, expected, source, path):
     at `path`.
     """
     trees = [ast.parse(freshness.what_runs(cell.source)) for cell in _python_cells(source, path)]
-    sentences, numbers = _sentences(trees), _numbers(trees)
+    said, numbers = Said(trees), _numbers(trees)
+    if wrong := _software(expected.get("software", {}), record.data["software"]):
+        yield _problem(record, "software", wrong)
     for collection in ("claims", "tables"):
         ours, theirs = expected[collection], record.data[collection]
         what = collection[:-1]
@@ -31,7 +42,7 @@ def problems(record, expected, source, path):
         for name in ours.keys() - theirs.keys():
             yield _problem(record, collection, f"it lacks the {what} {name} of the notebook")
         for name in sorted(ours.keys() & theirs.keys()):
-            for wrong in _differences(ours[name], theirs[name], sentences, numbers):
+            for wrong in _differences(ours[name], theirs[name], said, numbers):
                 yield _problem(record, name, f"{what} {name}: {wrong}")
 
 
@@ -40,11 +51,21 @@ def _problem(record, key, what):
     return Problem(record.path, what, f"run `make record NOTEBOOKS={record.notebook}` on {record.label}", line)
 
 
-def _differences(ours, theirs, sentences, numbers):
-    for key in ("sentence", "title"):
-        said = theirs.get(key)
-        if said and said != ours[key] and not any(sentence.fullmatch(said) for sentence in sentences):
-            yield f"no code of the notebook writes the {key} {said[:60]!r}"
+def _software(ours, theirs):
+    if not ours:
+        return None
+    if more := theirs.keys() - ours.keys() - ALWAYS:
+        return f"software: the notebook names no {sorted(more)[0]}"
+    if less := (NEEDED & ours.keys()) - theirs.keys():
+        return f"software: it lacks {sorted(less)[0]}"
+    return None
+
+
+def _differences(ours, theirs, said, numbers):
+    for key in ("sentence", "title", "because"):
+        text = theirs.get(key)
+        if text and text != ours.get(key) and not said.by(text, LEAST_FIXED):
+            yield f"no code of the notebook writes the {key} {text[:60]!r}"
     if ours.get("unit") != theirs.get("unit"):
         yield f"its unit is {theirs['unit']!r}, and {ours['unit']!r} in the notebook"
     for key in ("at_least", "at_most"):
@@ -52,26 +73,50 @@ def _differences(ours, theirs, sentences, numbers):
             yield f"{key}={theirs.get(key)} is no bound of the notebook, which has {ours.get(key)}"
     if list(ours.get("columns", [])) != list(theirs.get("columns", [])):
         yield f"its columns are {', '.join(theirs['columns'])}"
+    elif "rows" in ours:
+        yield from _cells(ours, theirs, said)
+
+
+def _cells(ours, theirs, said):
+    """Heads of columns and words in cells that no code writes."""
+    for key, head in theirs["columns"].items():
+        if head != ours["columns"][key] and not said.by(head, LEAST_IN_A_TABLE):
+            yield f"no code of the notebook writes the head of column {key}, {head[:60]!r}"
+    for head, known, column in zip(ours["columns"], zip(*ours["rows"]), zip(*theirs["rows"])):
+        found = {cell for cell in known if isinstance(cell, str)}
+        texts = {cell for cell in column if isinstance(cell, str)} - found
+        for text in sorted(texts):
+            may_name = found and SHORT_NAME.fullmatch(text) and not ADDRESS.search(text)
+            if not may_name and not said.by(text, LEAST_IN_A_TABLE):
+                yield f"no code of the notebook writes the cell {text[:60]!r} of column {head}"
+                break
+        if any(cell is True or cell is False for cell in column) and all(type(cell) in (int, float) for cell in known):
+            yield f"its column {head} holds yes or no, and numbers in the notebook"
 
 
 def _python_cells(source, path):
     return [cell for cell in freshness.code_cells(source, path) if not cell.source.startswith("%%")]
 
 
-def _sentences(trees):
-    """A pattern for every text in the code that is long enough to be a sentence."""
-    patterns = set()
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.JoinedStr):
-            fixed = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            fixed = [node.value]
-        else:
-            continue
-        if sum(len(part or "") for part in fixed) >= LEAST_FIXED:
-            filled = f".{{0,{MOST_FILLED}}}?"
-            patterns.add("".join(filled if part is None else re.escape(part) for part in fixed))
-    return [re.compile(pattern) for pattern in patterns]
+class Said:
+    """The texts that the notebook's code can make: its strings, and its f-strings with something short in each gap."""
+
+    def __init__(self, trees):
+        self.whole, self.patterns = set(), {}  # {pattern: how many characters of it are fixed}
+        for node in (node for tree in trees for node in ast.walk(tree)):
+            if isinstance(node, ast.JoinedStr):
+                fixed = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
+                pattern = "".join(f"(.{{0,{MOST_FILLED}}}?)" if part is None else re.escape(part) for part in fixed)
+                self.patterns[re.compile(pattern)] = sum(len(part or "") for part in fixed)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self.whole.add(node.value)
+
+    def by(self, text, least):
+        """Whether code makes this text, of which `least` characters stand in it, and puts no address into a gap."""
+        if text in self.whole:
+            return True
+        found = (pattern.fullmatch(text) for pattern, fixed in self.patterns.items() if fixed >= least)
+        return any(match and not any(map(ADDRESS.search, match.groups())) for match in found)
 
 
 def _numbers(trees):

@@ -59,8 +59,9 @@ def _label(machine):
 
 
 def software(packages=()):
-    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA or ROCm where torch
-    has it. A module that is imported says its own version: pip may have replaced its files since."""
+    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA or ROCm where there
+    is a GPU: a build of torch with CUDA on a machine without one runs none of it. A module that is imported says its own
+    version: pip may have replaced its files since."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *packages):
         loaded = getattr(sys.modules.get(package.replace("-", "_")), "__version__", None)
@@ -71,7 +72,7 @@ def software(packages=()):
         versions[package] = re.match(r"\d[\w.+!]*|", version)[0] or metadata.version(
             package
         )  # without a build's description
-    if "torch" in versions:
+    if "torch" in versions and _gpu():
         import torch
 
         if torch.version.cuda:

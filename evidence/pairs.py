@@ -137,7 +137,7 @@ def _contributed_problems(name, source, notebook, results):
 
 
 def expected_of(name, notebook):
-    """What a machine's record of an executed notebook holds: the claims and tables that it measured."""
+    """What a machine's record of an executed notebook holds: the claims and tables that it measured, and the software."""
     made = [part for part in harvest(notebook, FOLDER / f"{name}.py") if "machine" in part]
     return made[0] if made else {"claims": {}, "tables": {}}
 

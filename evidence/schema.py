@@ -26,8 +26,8 @@ MOST_BYTES, MOST_DEPTH, MOST_DIGITS = 1_000_000, 8, 18
 FIRST_DAY = "2025-01-01"  # before the first record of this project
 
 # Printable, without the beginning of a tag, and of other scripts only what our units and sentences need: no character that
-# turns text round.
-_TEXT = r"^(?!.*<[A-Za-z/!?])[ -~À-ÖØ-öø-ÿ±²³¹°·µ×–—‘’“”…⁰⁴-⁹≈≤≥→]*\Z"
+# turns text round, and not blanks alone. The patterns below say 0-9 and not \d, which means the digits of every script.
+_TEXT = r"^(?!.*<[A-Za-z/!?])(?! +\Z)[ -~À-ÖØ-öø-ÿ±²³¹°·µ×–—‘’“”…⁰⁴-⁹≈≤≥→]*\Z"
 _NAME = {"type": "string", "pattern": r"^[a-z0-9]+(-[a-z0-9]+)*\Z", "maxLength": 80}
 _SOURCE = {"type": "string", "pattern": r"^https://[!-;=?-~]+\Z", "maxLength": 300}
 _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
@@ -35,6 +35,12 @@ _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
 
 def _text(most, least=0):
     return {"type": "string", "pattern": _TEXT, "minLength": least, "maxLength": most}
+
+
+def _hardware(most, least=0):
+    """The name of a processor: no address, which has a dot before letters."""
+    text = _text(most, least)
+    return text | {"pattern": text["pattern"].replace("^", r"^(?!.*(://|\.[A-Za-z]{2}))", 1)}
 
 
 def _number(least, most):
@@ -118,43 +124,47 @@ _TABLE = _closed(
         },
     },
 )
+_FEATURE = r"^[a-z0-9_]{1,20}\Z"
 _MACHINE = _closed(
     ["name", "label", "cpu", "cores", "fingerprint"],
     {
         "name": _NAME,
-        "label": _text(80, least=2),
-        "cpu": _text(80),
+        "label": _hardware(80, least=2),
+        "cpu": _hardware(80),
         "cores": {"type": "integer", "minimum": 1, "maximum": 4096},
         "memory_gib": {"anyOf": [{"type": "null"}, _number(0.1, 1e5)]},
-        "cpu_features": {"type": "array", "maxItems": 20, "items": {"type": "string", "pattern": r"^\w{1,20}\Z"}},
+        "cpu_features": {"type": "array", "maxItems": 20, "items": {"type": "string", "pattern": _FEATURE}},
         "fingerprint": {"type": "string", "pattern": r"^[0-9a-f]{8}\Z"},
-        "gpu": _text(60, least=2),
+        "gpu": _hardware(60, least=2),
         "gpu_memory_gib": _number(0.5, 2000),
-        "compute_capability": {"type": "string", "pattern": r"^\d{1,2}\.\d\Z"},
+        "compute_capability": {"type": "string", "pattern": r"^[0-9]{1,2}\.[0-9]\Z"},
     },
     dependentRequired={"gpu": ["gpu_memory_gib"]},
 )
-_VERSION = {"type": "string", "pattern": r"^\d[\w.+!-]{0,60}\Z"}
+_VERSION = {"type": "string", "pattern": r"^[0-9][A-Za-z0-9_.+!-]{0,60}\Z"}
+# 3.11 or later, as pyproject.toml asks.
+_PYTHON = {"type": "string", "pattern": r"^3\.(1[1-9]|[2-9][0-9])(\.[0-9]{1,2}[A-Za-z0-9+]{0,9})?\Z"}
 SCHEMA = _closed(
     ["schema", "notebook", "source", "date", "command", "software", "claims", "tables", "seal"],
     {
-        "schema": {"const": NUMBER},
+        "schema": {"type": "integer", "const": NUMBER},
         "notebook": {"type": "string", "pattern": r"^[a-z][a-z0-9_]{0,60}\Z"},
         "source": _HASH,
         "package": {
             "type": "object",
             "maxProperties": 40,
-            "propertyNames": {"pattern": r"^(evidence|dryrun)/\w+\.py\Z"},
+            "propertyNames": {"pattern": r"^(evidence|dryrun)/[a-z_]+\.py\Z"},
             "additionalProperties": _HASH,
         },
-        "date": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}\Z"},
+        "date": {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"},
         "command": {"type": "string", "pattern": r"^make record NOTEBOOKS=[a-z0-9_]+\Z"},
         "machine": _MACHINE,
         "software": {
             "type": "object",
             "required": ["python"],
             "maxProperties": 40,
-            "propertyNames": {"pattern": r"^[A-Za-z0-9][\w.-]{0,40}\Z"},
+            "properties": {"python": _PYTHON},
+            "propertyNames": {"pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,40}\Z"},
             "additionalProperties": _VERSION,
         },
         "claims": {"type": "object", "maxProperties": 200, "propertyNames": _NAME, "additionalProperties": _CLAIM},
@@ -163,7 +173,9 @@ SCHEMA = _closed(
     },
     dependentRequired={"machine": ["package"], "package": ["machine"]},
 )
-_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+# A whole number is written as one: 4.0 is none, though JSON Schema takes it.
+_TYPES = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda checker, value: type(value) is int)
+_VALIDATOR = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=_TYPES)(SCHEMA)
 
 
 def read(path):
@@ -263,7 +275,7 @@ def _contradictions(data, path):
             yield what, "tables", key
         elif wrong := _wrong_kind(table, machine):
             yield f"table {key}: {wrong}", "tables", key
-    if machine and "gpu" in machine:
+    if machine:
         yield from plausible.beyond(machine, data)
 
 
@@ -282,6 +294,8 @@ def _wrong_kind(entry, machine):
         return f"a {entry['kind']} figure belongs into {other}"
     if entry["kind"] == "cited" and "source" not in entry:
         return "a cited figure needs a source"
+    if machine and "source" in entry:
+        return "a measured figure has no source but its machine"
     return None
 
 
@@ -302,6 +316,8 @@ def wrong_claim(claim):
         return f"its spread begins at {spread['min']} and ends at {spread['max']}"
     if "value" not in claim:
         return None
+    if claim["kind"] == "measured" and claim["unit"] in _TIMES | _RATES and not claim["value"]:
+        return f"0 {claim['unit']} is what no run takes or reaches"
     return _out_of_range(claim["value"], claim["unit"]) or broken_bound(claim["value"], claim)
 
 

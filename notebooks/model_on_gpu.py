@@ -178,6 +178,33 @@ for name, what, on, unit, least, most in (
               at_least=least, at_most=most)
 
 # %% [markdown]
+# Longer conversations need more, and the logits most of it: Qwen3's vocabulary has 151,936
+# tokens. A loss in chunks never holds all logits. How much is needed, and which GPUs hold it:
+
+# %%
+LOSSES = {"whole": ({}, (2048, 4096, 8192, 16384)), "in chunks": ({"fused_loss": True}, (4096, 8192, 16384))}
+SIZES = (16, 24, 32)
+
+
+def fits(needed, size):
+    return "yes" if needed.high <= size * 2**30 else "maybe" if needed.expected <= size * 2**30 else "no"
+
+
+def row_of_length(method, loss, length, **options):
+    asked = Workload("qwen3-8b", 1, length, checkpointing=1, rank=16, targets="all linear", **options)
+    needed = answer(asked, Setting(gpu="rtx-4090", precision="bf16")).needed
+    return {"tokens": f"{length:,}", "method": method, "loss": loss, "needed": needed.expected / 2**30} | {
+        f"on{size}": fits(needed, size) for size in SIZES}
+
+
+lengths = [row_of_length("QLoRA", loss, length, four_bit=True, **options)
+           for loss, (options, asked) in LOSSES.items() for length in asked]
+lengths.append(row_of_length("LoRA, bf16", "in chunks", 2048, fused_loss=True))
+table("recipe-lengths", "Fine-tuning Qwen3-8B, one conversation at a time, rank 16, activation checkpointing",
+      {"tokens": "Tokens", "method": "Method", "loss": "Loss", "needed": "On the GPU, GiB"}
+      | {f"on{size}": f"{size} GB" for size in SIZES}, lengths, kind="predicted")
+
+# %% [markdown]
 # [Another](../recipes/14b-on-8-gpus.md) trains all weights of a 14B model on the 8 GPUs of a
 # node, by FSDP2: fp32 weights in shards, computed with in bf16. Speed on many GPUs is
 # predicted well, memory is not ([the errors](gpu_time.ipynb)), so memory is that of the
@@ -219,6 +246,31 @@ for name, what, on, unit, least, most in (
 ):
     predicted(name, f"{what}, full fine-tuning of Qwen2.5-14B, FSDP2, 8 x 4,096 tokens on each in an update", on, unit,
               at_least=least, at_most=most)
+
+# %% [markdown]
+# How many tokens does a GPU need in each micro-batch? All weights are gathered for each of
+# them, twice, so short conversations make the GPUs wait for the links: the rule of
+# [Training on many GPUs](../training/many-gpus.md). MFU counts the FLOPs of the model and
+# attention, and none that checkpointing repeats.
+
+# %%
+SHAPES = ((1, 512), (1, 1024), (4, 1024), (1, 4096), (1, 8192))
+
+
+def on_node(batch, length, gpu):
+    return answer(Workload("qwen2.5-14b", batch, length, checkpointing=1),
+                  Setting(gpu=gpu, gpus=NODE, gpus_per_node=NODE, strategy="fsdp2", state="fp32", accumulation=8))
+
+
+micro = []
+for batch, length in SHAPES:
+    found = {"a100": on_node(batch, length, "a100-sxm4-80"), "h100": on_node(batch, length, "h100-sxm5")}
+    micro.append({"tokens": f"{batch} x {length:,}", "held": sum(found["a100"].needed.categories.values()) / 2**30}
+                 | {f"{gpu}-rate": one.prediction.tokens_per_second for gpu, one in found.items()}
+                 | {f"{gpu}-mfu": 100 * one.prediction.mfu for gpu, one in found.items()})
+table("recipe-14b-micro", "Full fine-tuning of Qwen2.5-14B on 8 GPUs of 80 GB, FSDP2, by the tokens of a micro-batch",
+      {"tokens": "On each GPU", "held": "Tensors, GiB", "a100-rate": "A100, tokens/s", "a100-mfu": "A100, MFU, %",
+       "h100-rate": "H100, tokens/s", "h100-mfu": "H100, MFU, %"}, micro, kind="predicted")
 
 # %% [markdown]
 # ## Running it

@@ -105,10 +105,29 @@
     stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length].focus()
   })
 
+  // The words of the sections, which evidence/site/search_index.py wrote by word. Their order in a text says nothing.
+  const putBack = ({ docs, words, places, digits }) => {
+    const texts = docs.map(() => []), lists = places.split("\n")
+    let word = ""
+    words.split("\n").forEach((end, number) => {
+      word = [...word].slice(0, end[0]).join("") + end.slice(1)
+      let place = 0, more = 0
+      for (const letter of lists[number]) {
+        const digit = digits.indexOf(letter)
+        if (digit >= 64) { more = more * (digits.length - 64) + digit - 64; continue }
+        place += more * 64 + digit
+        more = 0
+        texts[place].push(word)
+      }
+    })
+    docs.forEach((section, number) => { section.text += `\n${texts[number].join(" ")}` })
+  }
+
   status.textContent = "Loading the search"
   fetch(new URL("search/search_index.json", root)).then(answer => answer.json()).then(index => {
     moved = index.moved
+    putBack(index)
     for (const section of index.docs) sections.set(section.location, section)
-    worker.postMessage({ type: 0, data: { ...index, options: { suggest: false } } })
+    worker.postMessage({ type: 0, data: { config: index.config, docs: index.docs, common: index.common, options: { suggest: false } } })
   }).catch(() => { status.textContent = "The search could not be loaded" })
 }

@@ -1,4 +1,5 @@
-// The ledger: shows the claims that the form asks for. ?page=training/one-gpu in the address fills the form.
+// The ledger: shows the claims that the form asks for. ?page=training/one-gpu in the address fills the form, and #one_gpu-one-pair
+// leads to a claim.
 {
   const form = document.getElementById("ledger-filter")
   const folds = [...document.querySelectorAll(".fold")].map(fold => ({ fold, rows: [...fold.querySelectorAll("tbody tr")] }))
@@ -19,8 +20,15 @@
       fold.open = isFiltered && shown > 0
       for (let part = fold; part; part = part.tagName === "H2" ? null : part.previousElementSibling) part.hidden = !shown
     }
+    document.querySelector(".contents").hidden = isFiltered // it would lead to what is hidden
     form.querySelector("output").value = isFiltered ? `${found} claim${found === 1 ? "" : "s"}` : ""
   }
+  for (const { rows } of folds) for (const row of rows) {
+    const link = row.querySelector("a"), [, notebook, claim] = link.href.match(/([^/]+)\/#claim-(.+)$/)
+    row.id = `${notebook}-${claim}`
+    link.before(Object.assign(document.createElement("code"), { textContent: claim }), document.createElement("br"))
+  }
+  if (location.hash.includes("-")) location.replace(location.hash) // now that the row has its name
   for (const [name, value] of new URLSearchParams(location.search)) if (form.elements[name]) form.elements[name].value = value
   form.addEventListener("input", filter)
   form.addEventListener("submit", event => event.preventDefault())

@@ -59,7 +59,7 @@
 
   const rewrite = pasted => {
     instead = {}
-    const query = pasted.replace(FRAME, " ")
+    const query = pasted.replace(FRAME, " ").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
     const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
     const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
     const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))

@@ -186,7 +186,8 @@ def violations(tab, inside="html"):
     """What axe-core finds wrong inside an element of the page in a tab, one line for each rule and element."""
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
-    run = "async inside => (await axe.run(inside, {resultTypes: ['violations']})).violations"
+    options = "{resultTypes: ['violations'], rules: {'target-size': {enabled: true}}}"  # which Lighthouse asks for
+    run = f"async inside => (await axe.run(inside, {options})).violations"
     return [
         f"{rule['id']} ({rule['help']}): {' '.join(map(str, node['target']))}"
         for rule in tab.evaluate(run, inside)

@@ -4,6 +4,7 @@ that a chart follows the page's palette.
 Each is drawn twice, for a desktop and for a phone: text in one that is scaled down would be too small to read.
 """
 
+import itertools
 import math
 import re
 from html import escape
@@ -14,6 +15,11 @@ from ..records import format_number
 
 MARKS = ("line", "bar", "area", "agreement")
 WIDTHS = (680, 340)
+SHOWS_NOTHING = re.compile(
+    r'<rect [^>]*class="background" ?/>|<g[^>]*/>|<g[^>]*></g>| class=""| tooltip-trigger| class="major"|(?<=class=")major |'
+    r'(?<=class="axis) major(?= line")'
+)
+ROUND_ONE = re.compile(r'<g class="(?:guides|dots)">((?:<(?:path|text|circle)\b[^>]*>[^<]*(?:</text>)?)*)</g>')
 
 
 def draw(series, mark, x_title, unit, log=(), description=""):
@@ -58,7 +64,8 @@ def _draw(series, mark, x_title, unit, log, description, width):
     is_log = ["x", "y"] if mark == "agreement" else log
     chart.config.x_title = f"{across} (log scale)" if "x" in is_log else across
     chart.config.y_title = f"{up} (log scale)" if "y" in is_log else up
-    return _inline(chart.render(is_unicode=True), description)
+    svg = _inline(chart.render(is_unicode=True), description)
+    return svg.replace(" nofill", "") if mark == "area" else svg
 
 
 def _options(**options):
@@ -82,7 +89,7 @@ def _lines(series, log, width):
     chart = pygal.XY(_options(dots_size=3, include_x_axis="y" not in log))
     across, up = (math.log10 if axis in log else float for axis in "xy")
     xs, ys = (sorted({point[axis] for points in series.values() for point in points}) for axis in (0, 1))
-    chart.x_labels = _labels(xs if "x" in log else _round_steps(xs[0], xs[-1]), across)
+    chart.x_labels = _labels(_ratio_steps(xs, width) if "x" in log else _round_steps(xs[0], xs[-1]), across)
     if "y" in log:
         chart.y_labels = _labels(_powers(ys[0], ys[-1]), up)
     for name, points in series.items():
@@ -103,6 +110,16 @@ def _agreement(series, log, width):
     return chart
 
 
+def _ratio_steps(xs, width):
+    """What a logarithmic axis names: the values themselves, as 512, 1,024, 2,048, if they are few and apart, else round numbers."""
+    most = 7 if width > 400 else 5
+    if len(xs) <= most and all(right / left >= 1.4 for left, right in itertools.pairwise(xs)):
+        return xs
+    steps = [factor * power for power in _powers(xs[0], xs[-1]) for factor in (1, 2, 5)]
+    steps = [step for step in steps if xs[0] / 1.15 <= step <= xs[-1] * 1.15]
+    return steps if len(steps) <= most else [step for step in steps if step in _powers(xs[0], xs[-1])]
+
+
 def _powers(low, high):
     """The powers of ten from at most `low` to at least `high`."""
     return [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
@@ -113,17 +130,18 @@ def _labels(values, place):
 
 
 def _areas(series, log, width):
+    """Each series stands on those before it: its outline goes along its upper edge and comes back along the lower one."""
     if log:
         raise ValueError("the mark area stacks its series, which a logarithmic axis cannot show")
-    chart = pygal.StackedLine(_options(fill=True, show_dots=False, show_minor_x_labels=False))
+    chart = pygal.XY(_options(show_dots=False))
     xs = sorted({x for points in series.values() for x, _ in points})
-    names = {min(xs, key=lambda x: abs(x - step)): step for step in _round_steps(xs[0], xs[-1])}
-    near = (xs[-1] - xs[0]) / 100  # closer than an eye can tell, so that the axis says 20 and not 19.3
-    chart.x_labels = [format_number(names[x] if abs(names.get(x, math.inf) - x) <= near else x) for x in xs]
-    chart.x_labels_major = [chart.x_labels[xs.index(x)] for x in names]
+    chart.x_labels = _labels(_round_steps(xs[0], xs[-1]), float)
+    floor = dict.fromkeys(xs, 0.0)
     for name, points in series.items():
         found = dict(points)
-        chart.add(name, [found.get(x) for x in xs])
+        top = {x: floor[x] + found.get(x, 0.0) for x in xs} if points else {}
+        chart.add(name, [(xs[0], floor[xs[0]]), *top.items(), *reversed(floor.items())] if points else [])
+        floor = top or floor
     return chart
 
 
@@ -157,8 +175,31 @@ def _inline(svg, description):
     svg = re.sub(r'<g[^>]*class="(?:tooltip|no_data)[^>]*>.*?</g>', "", svg, flags=re.S)
     svg = re.sub(r'\s(?:id|xmlns|xmlns:\w+|rx|ry)="[^"]*"', "", svg)
     svg = re.sub(r'="[^"]*\.\d{2}[^"]*"', lambda attribute: _rounded(attribute[0]), svg)
+    svg = re.sub(r'(?<= d=")M[-\d. ]+L[-\d. ]+(?=")', lambda path: _straight(path[0]), svg)
+    while svg != (svg := ROUND_ONE.sub(r"\1", SHOWS_NOTHING.sub("", svg))):
+        pass
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(description)}"', 1)
 
 
 def _rounded(places):
     return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), places)
+
+
+def _straight(path):
+    """A line without the points between which it goes straight on, to a tenth of a pixel."""
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
+    kept = []
+    for point in zip(numbers[::2], numbers[1::2]):
+        while len(kept) > 1 and _lies_between(kept[-1], kept[-2], point):
+            kept.pop()
+        if point not in kept[-1:]:
+            kept.append(point)
+    first, *others = [f"{x:g} {y:g}" for x, y in kept]
+    return f"M{first}" + (f" L{' '.join(others)}" if others else "")
+
+
+def _lies_between(point, start, end):
+    (x, y), (x0, y0), (x1, y1) = point, start, end
+    length = math.dist(start, end)
+    ahead = (x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)
+    return 0 <= ahead <= length**2 and abs((x - x0) * (y1 - y0) - (y - y0) * (x1 - x0)) <= 0.1 * length

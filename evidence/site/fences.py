@@ -25,7 +25,7 @@ BLOCK_KEYS = {
 }
 BLOCKS = {
     "table": (["table"], ["table", "columns"]),
-    "chart": (list(BLOCK_KEYS), [*BLOCK_KEYS, "log"]),
+    "chart": (list(BLOCK_KEYS), [*BLOCK_KEYS, "log", "names"]),
     "timeline": (["table", "title", "description"], ["table", "title", "description"]),
 }  # needed, known
 
@@ -60,7 +60,8 @@ def _table(context, asked, record, table):
 @_fence
 def chart_fence(source, context):
     """```chart: `table`, `mark` (line, bar, area), `x`, `y` (one column or several of one unit), `title`, `description`
-    (the text alternative), and where wanted `log: [x, y]`. Drawn as SVG at build time; its colors are CSS variables."""
+    (the text alternative), and where wanted `log: [x, y]` and `names: {column: its name in the legend}`, for a heading that only
+    the column before it explains. Drawn as SVG at build time; its colors are CSS variables."""
     asked = _asked(source, "table", "mark", "x", "y", "title", "description")
     return _on_each_machine(context, asked["table"], lambda record, table: _chart(context, asked, record, table))
 
@@ -75,8 +76,9 @@ def _chart(context, asked, record, table):
     if len(units) > 1:
         raise ValueError(f"chart of {asked['table']}: one axis, but the units {', '.join(sorted(units))}")
     columns = dict(zip(table["columns"], zip(*table["rows"])))
+    names = {key: label[0] for key, label in labels.items()} | asked.get("names", {})
     points = {
-        labels[key][0]: [(x, y) for x, y in zip(columns[asked["x"]], columns[key]) if y is not None] for key in series
+        names[key]: [(x, y) for x, y in zip(columns[asked["x"]], columns[key]) if y is not None] for key in series
     }
     x_title, log = table["columns"][asked["x"]], asked.get("log", [])
     drawing = charts.draw(points, asked["mark"], x_title, units.pop(), log, asked["description"])
@@ -205,7 +207,7 @@ def machines_fence(source, context):
     head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
     rows = [_machine(name, newest[name]) for name in context.machines]
     columns = _columns(head, rows)
-    return html("rows.html", kind="machines", columns=columns, rows=_cells(rows, "–"), of=None, chart=None)
+    return html("rows.html", kind="machines", columns=columns, rows=_cells(rows), of=None, chart=None)
 
 
 def _machine(name, record):
@@ -248,8 +250,8 @@ def _columns(headers, rows):
     ]
 
 
-def _cells(rows, missing=NOT_MEASURED):
-    return [[missing if value is None else format_number(value) for value in row] for row in rows]
+def _cells(rows):
+    return [["–" if value is None else format_number(value) for value in row] for row in rows]
 
 
 def _caption(context, record, table, name):

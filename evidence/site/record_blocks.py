@@ -47,9 +47,9 @@ def _columns(path, block, asked, columns):
     if block.language == "timeline" and (missing := [key for key in fences.TIMELINE if key not in columns]):
         what = f"table {asked['table']} has no column {missing[0]}, which a timeline needs"
         yield Problem(path, what, f"take a table with {', '.join(fences.TIMELINE)}", block.line_of_key("table"))
-    for place in ("columns", "x", "y"):
+    for place in ("columns", "x", "y", "names"):
         named = asked.get(place, [])
-        for key in named if isinstance(named, list) else [named]:
+        for key in named if isinstance(named, list | dict) else [named]:
             if key not in columns:
                 what = f"table {asked['table']} has no column {key}{nearest(str(key), columns)}"
                 yield Problem(path, what, f"take one of {', '.join(columns)}", block.line_of_key(place))

@@ -4,9 +4,13 @@ A section begins with its own first sentence, which a result shows; the rest of 
 twice, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
 repeats its guide and prints tables, so only names that no guide has are kept of it, each once. The ledger repeats the notebooks.
 The names that pages had lead to their places: they are no results of their own.
+
+Words are stored once, each with the sections that have it: half of what the same words weigh in the order of the text, which no
+query asks for. docs/assets/find.js puts them back.
 """
 
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -16,6 +20,7 @@ from . import redirects
 BLOCKS = re.compile(r"</?(?:p|li|ol|ul|pre)[^>]*>")
 TAGS = re.compile(r"<[^>]+>")
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.S)
+CAPTION = re.compile(r"(?:cited|derived|measured|predicted|traced)\b(?: on [^:]+)?: ")  # of a table or a chart
 SENTENCE = re.compile(r".+?[.:?!](?=\s|$)")
 SHORT = 4  # words
 LONGEST = 200  # characters of a first sentence
@@ -34,6 +39,8 @@ COMMON = (
     "without would you your"
 )
 UNSAID = frozenset(COMMON.split())
+# Of what JSON writes as it is: a number ends in one of the first 64, and those before count how often it holds 64.
+DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in '"\\')
 
 
 def slim(index, path=redirects.FILE):
@@ -43,6 +50,8 @@ def slim(index, path=redirects.FILE):
     explained = {word for doc in docs if not _is_notebook(doc) for word in WORD.findall(_plain(doc["text"]))}
     told = {}  # notebook -> words of its sections so far
     data["docs"] = [_section(doc, explained, told.setdefault(doc["location"].partition("#")[0], set())) for doc in docs]
+    data["digits"] = DIGITS
+    data["words"], data["places"] = _by_word([doc.pop("words").split() for doc in data["docs"]])
     kept = {doc["location"] for doc in data["docs"]}
     data["common"] = COMMON.split()
     data["moved"] = {old: place for old, place in _moved(path) if place in kept}
@@ -59,8 +68,9 @@ def _is_notebook(doc):
 
 
 def _section(doc, explained, told):
-    paragraph = PARAGRAPH.search(doc["text"])
-    first = _first_sentence(_plain(paragraph[1])) if paragraph else ""
+    paragraphs = [_plain(text) for text in PARAGRAPH.findall(doc["text"])]
+    paragraph = next((text for text in paragraphs if not CAPTION.match(text)), "")
+    first = _first_sentence(paragraph or CAPTION.sub("", paragraphs[0])) if paragraphs else ""
     words = _plain(doc["text"]).replace(first, "", 1).split()
     if len(words) > LARGE and sum(map(bool, map(NUMBER.match, words))) > MOST_NUMBERS * len(words):
         words = dict.fromkeys(
@@ -74,7 +84,35 @@ def _section(doc, explained, told):
         words = [word for word in words if NAME.match(word) and word not in told]
         told.update(words)
         rest = " ".join(words)
-    return doc | {"title": _plain(doc["title"]), "text": f"{first}\n{_seldom(rest)}".strip()}
+    rest = _seldom(rest)
+    if not first:  # a section of code or a table shows its first words
+        first = rest if len(rest) <= LONGEST else rest[:LONGEST].rpartition(" ")[0]
+        rest = rest[len(first) :]
+    return doc | {"title": _plain(doc["title"]), "text": first, "words": rest}
+
+
+def _by_word(sections):
+    """(the words in alphabetical order, each without the letters that it shares with the one before, whose number stands
+    first; for each the sections that have it, as distances from one to the next, 0 where a section has it again)."""
+    found, previous, ends, places = {}, "", [], []
+    for number, words in enumerate(sections):
+        for word in words:
+            found.setdefault(word, []).append(number)
+    for word in sorted(found):
+        shared = len(os.path.commonprefix([previous[:9], word]))
+        ends.append(f"{shared}{word[shared:]}")
+        places.append("".join(_written(place - before) for before, place in zip([0, *found[word]], found[word])))
+        previous = word
+    return "\n".join(ends), "\n".join(places)
+
+
+def _written(number):
+    more, last = divmod(number, 64)
+    text = DIGITS[last]
+    while more:
+        more, digit = divmod(more, len(DIGITS) - 64)
+        text = DIGITS[64 + digit] + text
+    return text
 
 
 def _seldom(text):

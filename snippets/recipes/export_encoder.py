@@ -1,4 +1,4 @@
-"""Turns a BERT for embeddings into a folder that OpenVINO serves, and compares both.
+"""Turns a BERT for embeddings, or with --classifier for labels, into a folder that OpenVINO serves, and compares both.
 
     python export_encoder.py sentence-transformers/all-MiniLM-L6-v2
 """
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import openvino
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-name, folder = sys.argv[1], Path("encoder")
+name, classifier, folder = sys.argv[1], "--classifier" in sys.argv[2:], Path("encoder")
 
 
 # --8<-- [start:export]
 class Embedding(torch.nn.Module):
-    """The mean of a text's token vectors, of length 1. A classifier would return its logits in place of it."""
+    """The mean of a text's token vectors, of length 1."""
 
     def __init__(self, bert):
         super().__init__()
@@ -27,8 +27,20 @@ class Embedding(torch.nn.Module):
         return torch.nn.functional.normalize(mean, dim=1)
 
 
+class Logits(torch.nn.Module):
+    """A number for each label of a classifier."""
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, input_ids, attention_mask):
+        return self.bert(input_ids, attention_mask=attention_mask).logits
+
+
 tokenizer = AutoTokenizer.from_pretrained(name)
-model = Embedding(AutoModel.from_pretrained(name, dtype=torch.float32)).eval()
+wrapped, kind = (Logits, AutoModelForSequenceClassification) if classifier else (Embedding, AutoModel)
+model = wrapped(kind.from_pretrained(name, dtype=torch.float32)).eval()
 texts = ["How do I serve an encoder on a CPU?", "A short text.", "Batches share every read of the weights. " * 8]
 tokens = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
 example = (tokens.input_ids, tokens.attention_mask)
@@ -39,5 +51,5 @@ tokenizer.save_pretrained(folder)
 served = openvino.Core().compile_model(folder / "openvino.xml", "CPU")  # bf16 where the CPU has it
 with torch.inference_mode():
     expected = model(*example)
-cosine = (expected * torch.from_numpy(served([part.numpy() for part in example])[0])).sum(1)
+cosine = torch.cosine_similarity(expected, torch.from_numpy(served([part.numpy() for part in example])[0]))
 print(f"smallest cosine similarity to PyTorch in fp32: {cosine.min():.4f}")

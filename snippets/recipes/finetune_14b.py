@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.distributed import DistributedConfig
 
@@ -19,6 +21,7 @@ parser.add_argument("--model", default="Qwen/Qwen2.5-14B-Instruct", help="a mode
 parser.add_argument("--data", default="conversations.jsonl", help='a {"messages": [...]} in each line')
 parser.add_argument("--length", type=int, default=4096, help="tokens; longer conversations are cut")
 parser.add_argument("--batch", type=int, default=64, help="conversations for each update, of all GPUs together")
+parser.add_argument("--micro-batch", type=int, default=1, help="conversations that a GPU computes at a time")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--rate", type=float, default=1e-5, help="learning rate")
 parser.add_argument("--save-every", type=int, default=50, help="updates")
@@ -53,8 +56,6 @@ def tokens_of(messages):
 lines = Path(asked.data).read_text(encoding="utf-8").splitlines()
 rows = [row for row in (tokens_of(json.loads(line)["messages"]) for line in lines) if (row[1] != -100).any()]
 steps = asked.epochs * len(rows) // asked.batch
-
-# --8<-- [start:resume]
 whole = [int(path.parent.name) for path in Path("checkpoints").glob("*/.metadata")]  # written last in each folder
 chosen = [max(whole, default=0)]
 dist.broadcast_object_list(chosen)  # rank 0 decides
@@ -62,7 +63,6 @@ if first := chosen[0]:
     state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
     dcp.load(state, checkpoint_id=f"checkpoints/{first}")
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-# --8<-- [end:resume]
 
 
 def of_step(step):
@@ -74,13 +74,15 @@ def of_step(step):
 
 # --8<-- [start:train]
 for step in range(first, steps):
-    begun, mine = time.perf_counter(), of_step(step)
+    begun, mine = time.perf_counter(), sorted(of_step(step), key=lambda row: len(row[0]))  # like lengths, little padding
     total = torch.zeros((), device=device)
     learned = torch.tensor(sum((labels[1:] != -100).sum().item() for _, labels in mine), device=device)
     dist.all_reduce(learned)  # tokens of this update on all ranks: the loss is their mean, however they are spread
-    for number, (ids, labels) in enumerate(mine, 1):
-        model.set_requires_gradient_sync(number == len(mine))  # one reduce-scatter for each update
-        loss = model(input_ids=ids[None].to(device), labels=labels[None].to(device), num_items_in_batch=learned).loss
+    for start in range(0, len(mine), asked.micro_batch):
+        rows_now = mine[start : start + asked.micro_batch]
+        ids, labels = (pad_sequence(part, batch_first=True, padding_value=-100).to(device) for part in zip(*rows_now))
+        model.set_requires_gradient_sync(start + asked.micro_batch >= len(mine))  # one reduce-scatter for each update
+        loss = model(input_ids=ids.clamp(min=0), labels=labels, num_items_in_batch=learned).loss  # padding is last: no mask
         (loss * world).backward()  # FSDP takes the mean over the ranks
         total += loss.detach()
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
@@ -96,13 +98,13 @@ for step in range(first, steps):
     if (step + 1) % asked.save_every == 0 or step + 1 == steps:
         state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
         dcp.save(state, checkpoint_id=f"checkpoints/{step + 1}")
+        for old in sorted(map(int, os.listdir("checkpoints")))[:-2] if rank == 0 else ():
+            shutil.rmtree(f"checkpoints/{old}")
 # --8<-- [end:train]
 
-# --8<-- [start:export]
 model.to(torch.bfloat16).save_pretrained("finetuned")  # every rank calls it; rank 0 gathers and writes
 if rank == 0:
     tokenizer.save_pretrained("finetuned")
-# --8<-- [end:export]
 end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
 end.wait()
 dist.destroy_process_group()

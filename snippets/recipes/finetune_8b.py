@@ -24,19 +24,24 @@ parser.add_argument("--data", default="conversations.jsonl", help='a {"messages"
 parser.add_argument("--length", type=int, default=2048, help="tokens; longer conversations are cut")
 parser.add_argument("--batch", type=int, default=16, help="conversations for each update")
 parser.add_argument("--epochs", type=float, default=1)
+parser.add_argument("--bits", type=int, choices=(4, 16), default=4, help="of the frozen weights: 4 is QLoRA, 16 is LoRA")
+parser.add_argument("--held-out", type=int, default=0, help="the last conversations, which are not learned, for eval_loss")
 asked = parser.parse_args()
 gpu = torch.cuda.is_available()
 
 # --8<-- [start:model]
 tokenizer = AutoTokenizer.from_pretrained(asked.model)
+four_bit = BitsAndBytesConfig(
+    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16,
+)
 model = AutoModelForCausalLM.from_pretrained(
     asked.model,
     dtype=torch.bfloat16,
-    quantization_config=BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16,
-    ),
+    quantization_config=four_bit if asked.bits == 4 else None,
     device_map={"": 0} if gpu else None,  # the whole model on this GPU, or an error
 )
+for layer in () if gpu else model.modules():
+    layer.support_avx512bf16_for_cpu = False  # on a CPU the first evaluation would repack 4-bit weights, and end the learning
 model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
 model.print_trainable_parameters()
 # --8<-- [end:model]
@@ -55,6 +60,7 @@ conversations = [json.loads(line)["messages"] for line in Path(asked.data).read_
 rows = [tokens_of(messages) for messages in conversations]
 rows = [row for row in rows if any(label != -100 for label in row["labels"])]  # an answer that was cut off teaches nothing
 print(f"{len(rows)} of {len(conversations)} conversations, {sum(len(row['input_ids']) for row in rows):,} tokens")
+learned, held_out = rows[: len(rows) - asked.held_out], rows[len(rows) - asked.held_out :]
 # --8<-- [end:data]
 
 # --8<-- [start:train]
@@ -72,14 +78,21 @@ arguments = TrainingArguments(
     include_num_input_tokens_seen="non_padding",  # the log says tokens per second
     save_steps=50,
     save_total_limit=1,
+    eval_strategy="steps" if held_out else "no",
+    eval_steps=50,
+    eval_on_start=bool(held_out),
+    per_device_eval_batch_size=1,
+    prediction_loss_only=True,  # keeps no logits
     use_cpu=not gpu,
     report_to="none",
 )
 trainer = Trainer(
-    model=model, args=arguments, train_dataset=rows,
+    model=model, args=arguments, train_dataset=learned, eval_dataset=held_out or None,
     data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
 )
 trainer.train(resume_from_checkpoint=get_last_checkpoint("checkpoints") if Path("checkpoints").exists() else None)
+if held_out:
+    print(f"eval_loss at the end: {trainer.evaluate()['eval_loss']:.3f}")
 model.save_pretrained("adapter")
 tokenizer.save_pretrained("adapter")
 if gpu:

@@ -1,4 +1,4 @@
-"""Serves the folder `encoder`: POST {"texts": [...]} to / gives {"embeddings": [...]}. What waits meanwhile is one batch.
+"""Serves an exported encoder: POST {"texts": [...]} to / gives {"embeddings": [...]}. What waits meanwhile is one batch.
 
     python serve_encoder.py --port 8080 --threads 4
 """
@@ -13,14 +13,15 @@ import openvino
 from transformers import AutoTokenizer
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--folder", default="encoder")
 parser.add_argument("--port", type=int, default=8080)
 parser.add_argument("--threads", type=int, default=0, help="cores of this server; 0 for all")
 parser.add_argument("--batch", type=int, default=32, help="texts that are computed together at most")
 asked = parser.parse_args()
 
-tokenizer = AutoTokenizer.from_pretrained("encoder")
+tokenizer = AutoTokenizer.from_pretrained(asked.folder)
 options = {"INFERENCE_NUM_THREADS": asked.threads} if asked.threads else {}
-model = openvino.Core().compile_model("encoder/openvino.xml", "CPU", options)
+model = openvino.Core().compile_model(f"{asked.folder}/openvino.xml", "CPU", options)
 waiting = queue.Queue()  # (text, Future of its embedding)
 
 

@@ -2,11 +2,12 @@
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dryrun import predict, published, validate_plan
+from dryrun import fit, predict, published, validate_plan
 from dryrun.answer import answer
 from dryrun.communication import experts_of
 from dryrun.device_memory import states
@@ -49,7 +50,7 @@ def parameters():
     return traced(named()["FSDP2"].workload).parameters
 
 
-# The nine findings of the review
+# What an earlier plan had wrong
 
 
 def test_neither_tensor_parallelism_over_pcie_nor_a_long_pipeline_comes_first():
@@ -82,6 +83,7 @@ def test_there_are_rows_for_every_way_to_split_and_a_measured_link_is_taken():
     for family in families:
         assert any(name.startswith(family) for name in full), family
     assert any("TP" in name and "PP" in name for name in full)
+    assert any(name.startswith("PP") and "DDP" in name for name in full)
     assert any("EP" in name for name in mixture) and not any("EP" in name for name in full)
     slow, fast = (named(link=speed, only="FSDP2")["FSDP2"].seconds for speed in (3.37, 33.7))
     assert slow > 1.5 * fast
@@ -221,6 +223,7 @@ def test_one_gpu_has_no_row_that_sends():
         ({"link": -1}, "link=-1: give GB/s above zero"),
         ({"precision": "fp8"}, "precision='fp8' is not known"),
         ({"gpu": "rtx-4091"}, "did you mean rtx-4090"),
+        ({"gpu": "mi300x"}, "only NVIDIA's have been judged"),
         ({"model": "llama3-9b"}, "did you mean llama3-8b"),
         ({"model": "bert-base-enc"}, "is no language model"),
         ({"only": "ZeRO-4"}, "there is no such strategy"),
@@ -241,6 +244,41 @@ def test_of_two_published_strategies_the_faster_one_is_predicted_to_be_faster():
     assert len(found) >= 20
     # 73 of 84. The others are LoRA, QLoRA and full fine-tuning of small batches, which the CPU's launches hold back.
     assert sum(right for _, _, right in found) >= 0.85 * len(found)
+
+
+MPT, TITAN = "mosaicml/llm-foundry", "pytorch/torchtitan"
+OLD_CLUSTER = {"nodes": 8, "network": 25, "adapters": 8}
+# Steps of the page that are not in its table: source, model, GPU, GPUs, tokens/s of a GPU.
+OUTSIDE = [
+    (MPT, "mpt-7b", "a100-sxm4-40", 8, 3679, {"length": 2048, "batch": 12, "accumulation": 4, "precision": "bf16"}),
+    (MPT, "mpt-7b", "h100-sxm5", 8, 1956, {"length": 65_536, "accumulation": 2}),
+    (MPT, "mpt-70b", "h100-sxm5", 512, 1007,
+     {"length": 2048, "batch": 8, "nodes": 64, "network": 50, "adapters": 8}),
+    (TITAN, "llama3-70b", "a100-sxm4-80", 64, 331, {"length": 8192, "compiled": True, **OLD_CLUSTER}),
+]  # fmt: skip
+LARGEST = {"length": 8192, "compiled": True, "nodes": 16, "network": 50, "adapters": 8}
+
+
+def rate(source, workload, setting):
+    """Tokens/s of a GPU, by constants that have not seen the source."""
+    unseen = fit.of_group(predict.fitted()["held_out"]["source"], source)
+    return predict.prediction(traced(workload), workload, setting, unseen).tokens_per_second / setting.gpus
+
+
+@pytest.mark.parametrize("source, model, gpu, gpus, published, given", OUTSIDE)
+def test_four_more_published_steps_come_within_a_fifth(source, model, gpu, gpus, published, given):
+    (option,) = plan(model, gpu, gpus, only="FSDP2", **given)
+    assert rate(source, option.workload, option.setting) == pytest.approx(published, rel=validate_plan.CLOSE)
+
+
+def test_405b_on_128_h100_is_planned_a_quarter_too_fast():
+    """109 tokens/s per GPU with two sequences in each group of 8; FSDP alone ran out of memory."""
+    alone, split = (
+        plan("llama3.1-405b", "h100-500w-2.4tb", 128, only=name, **LARGEST)[0] for name in ("FSDP2", "FSDP2 x TP 8")
+    )
+    published = replace(split.workload, batch=2), replace(split.setting, accumulation=1)
+    assert rate(TITAN, *published) / 109 == pytest.approx(1.25, abs=0.04)
+    assert not alone.fits and not split.fits
 
 
 @pytest.mark.parametrize("name", ["n-0040", "n-0010", "n-0026"])

@@ -91,6 +91,21 @@ def test_the_tracker_counts_what_the_allocator_hands_out():
     assert tracker.peak - before == pytest.approx(allocated_peak, abs=4096)
 
 
+@pytest.mark.parametrize(("batch_size", "length"), [(32, 512), (8, 2048), (2, 8192)])
+def test_activations_are_those_of_the_published_formula(batch_size, length):
+    """Korthikanti et al., 2022: a layer with dropout keeps s b h (34 + 5 a s / h) bytes in 16 bits."""
+    width, layers, heads = 1024, 24, 16
+    config = BertConfig(
+        hidden_size=width, intermediate_size=4 * width, num_hidden_layers=layers, num_attention_heads=heads,
+        max_position_embeddings=length,
+    )  # fmt: skip
+    step = training_step(
+        AutoModelForSequenceClassification, config, batch_size, length, dtype=torch.bfloat16, attention="eager"
+    )
+    formula = layers * length * batch_size * width * (34 + 5 * heads * length / width)
+    assert step.after_forward["activations"] == pytest.approx(formula, rel=0.01)
+
+
 def test_weights_gradients_and_adamw_take_sixteen_bytes_per_parameter_in_fp32():
     step = training_step(AutoModelForCausalLM, LLAMA, 1, 8)
     held = sum(step.peak_by_category[category] for category in ("parameters", "gradients", "optimizer"))

@@ -118,6 +118,29 @@ def on_a_gpu(data, chance):
     data["software"] |= {"cuda": "13.0"} if chance.random() < 0.5 else {}
 
 
+def a_reason(data, chance):
+    """In place of the value."""
+    claim = data["claims"][CLAIM]
+    data["claims"][CLAIM] = {key: claim[key] for key in ("sentence", "kind", "unit", "at_least")} | {
+        "because": words(chance)
+    }
+
+
+def a_card(data, chance):
+    """One that nobody sells, above all that are sold, or one of another generation."""
+    name, memory, capability = chance.choice(
+        [("NVIDIA H1000 Ultra", chance.uniform(600, 1900), "9.0"), ("Tesla T4", 14.7, chance.choice(["9.0", "12.0"]))]
+    )
+    data["machine"] |= {"gpu": name, "label": name, "name": name.lower().replace(" ", "-"),
+                        "gpu_memory_gib": memory, "compute_capability": capability}  # fmt: skip
+    data["software"]["cuda"] = "13.0"
+
+
+def an_address(data, chance):
+    cpu = f"{chance.choice(WORDS)}.{chance.choice(['com', 'example', 'zone'])}"
+    data["machine"] |= {"cpu": cpu, "label": f"{cpu} 2 cores", "name": f"{cpu.replace('.', '-')}-2core"}
+
+
 KINDS = {
     "a sentence": claim_field("sentence", words),
     "a sentence that only begins as ours": claim_field("sentence", lambda chance: "Speed of that step " + words(chance)),
@@ -158,6 +181,19 @@ KINDS = {
     "a schema": field("schema", lambda chance: chance.choice([0, 3, 5, 10**17, "4", 4.5])),
     "a field of a record": field("owner", words),
     "a field that is missing": missing,
+    "an address as the source of a measured figure": claim_field("source", lambda chance: f"https://{chance.choice(WORDS)}.example/"),
+    "a reason": a_reason,
+    "a card that is none": a_card,
+    "an address as a CPU": an_address,
+    "another Python": lambda data, chance: data["software"].update(python=chance.choice(["2.7.18", "99.9.9", "3.4", "3.1.1"])),
+    "software that the notebook does not use": lambda data, chance: data["software"].update({f"{chance.choice(WORDS)}.example": "1"}),
+    "software that is missing": lambda data, chance: data["software"].pop(chance.choice(["torch", "transformers", "python"])),
+    "letters and digits of another script": lambda data, chance: chance.choice([data["software"], data["machine"]]).update(
+        torch=chance.choice(["2.13.0\u05d0", "\u0662.\u0661"]), cpu_features=["\u05d0\u05d1"]),
+    "a whole number with a point": lambda data, chance: chance.choice([
+        lambda: data.update(schema=4.0), lambda: data["machine"].update(cores=2.0),
+        lambda: data["claims"][CLAIM]["spread"].update(repeats=5.0)])(),
+    "blanks": machine_field("cpu", lambda chance: " " * chance.randint(1, 70)),
     "ten megabytes": field("command", lambda chance: "x" * 10_000_000),
 }  # fmt: skip
 
@@ -184,6 +220,64 @@ def test_no_forged_record_is_added_none_raises_and_none_makes_the_check_blame_an
         assert problems and {problem.split(":")[0] for problem in problems} == {str(place)}, problems
         assert not any("<script" in problem or TURNED[0] in problem for problem in problems)
         place.unlink()
+
+
+RATES = """
+table("rates", "Speed of a step by way", {"way": "Way", "speed": f"Speed on {'a GPU' if False else 'here'}, x"},
+      [{"way": "fast", "speed": 2.0}, {"way": "aten::mm", "speed": 2.0}], kind="measured")"""
+
+
+@pytest.fixture
+def rates(repository):
+    """The repository with a table that measures."""
+    repository.edit(repository.source, '"repeats": 5})', '"repeats": 5})' + RATES)
+    runs.record("tiny", say=print)
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "what"),
+    [
+        ([["fast", 1.9]], {}, None),
+        ([["aten::addmm", 9], ["fast", None]], {}, None),
+        ([["fast", 1]], {"speed": "Speed on a GPU, x"}, None),
+        ([["Buy this card today", 1]], {}, "no code of the notebook writes the cell 'Buy this card today' of column way"),
+        ([["cards.example", 1]], {}, "no code of the notebook writes the cell 'cards.example'"),
+        ([["[here](https://x.org)", 1]], {}, "no code of the notebook writes the cell '[here](https://x.org)'"),
+        ([["[[tiny:peak-memory]]", 1]], {}, "no code of the notebook writes the cell '[[tiny:peak-memory]]'"),
+        ([["fast", "very"]], {}, "no code of the notebook writes the cell 'very' of column speed"),
+        ([["fast", True]], {}, "its column speed holds yes or no, and numbers in the notebook"),
+        ([["fast", 1]], {"speed": "Speed, TFLOP/s"}, "no code of the notebook writes the head of column speed, 'Speed, TFLOP/s'"),
+        ([["fast", 1]], {"speed": "Speed on cards.example, x"}, "no code of the notebook writes the head of column speed"),
+        ([["fast", 1]], {"other": "Other"}, "a row of 2 cells under 3 columns"),
+    ],
+)  # fmt: skip
+def test_a_table_of_another_machine_has_the_words_that_the_notebook_can_write(rates, tmp_path, rows, columns, what):
+    def forge(data):
+        data["tables"]["rates"]["rows"] = rows
+        data["tables"]["rates"]["columns"] |= columns
+
+    place = rates.record_of_another_machine(change=forge)
+    file = place.rename(tmp_path / "sent.json")
+    if what is None:
+        assert contributions.add(file) == place and rates.notebook_problems() == []
+        return
+    with pytest.raises(Problem) as caught:
+        contributions.add(file)
+    assert what in str(caught.value)
+
+
+def test_a_reason_that_the_notebook_gives_elsewhere_is_one(repository):
+    repository.edit(repository.source, "peak = 12.5", 'peak, WHY = 12.5, "this CPU has no such instruction"')
+    runs.record("tiny", say=print)
+
+    def without(data):
+        claim = data["claims"][CLAIM]
+        del claim["value"], claim["spread"]
+        claim["because"] = "this CPU has no such instruction"
+
+    repository.record_of_another_machine(change=without)
+    assert repository.notebook_problems() == []
 
 
 def test_the_forged_records_are_of_thirty_kinds_and_three_hundred_in_number():

@@ -111,6 +111,55 @@ def test_no_gpu_computes_copies_or_holds_more_than_its_data_sheet_says(repositor
         assert contributions.add(file).stem == "tesla-t4"
 
 
+@pytest.mark.parametrize(
+    ("memory", "what"),
+    [
+        (24.0, "9,000 TFLOP/s is over the 2,517 TFLOP/s of the fastest GPU in dryrun/data/accelerators.json, which lacks this"),
+        (900.0, "the largest GPU in dryrun/data/accelerators.json, which lacks this one, has 512 GB"),
+    ],
+)  # fmt: skip
+def test_a_gpu_that_nobody_knows_is_no_faster_and_no_larger_than_all_that_are_known(repository, sent, memory, what):
+    repository.edit(repository.source, '2.3, "x",', '2.3, "TFLOP/s",')
+    for path in (repository.record, repository.exact):
+        path.unlink()
+    runs.record("tiny", say=lambda text: None)
+
+    def on_gpu(data):
+        data["machine"] |= {
+            "name": "nvidia-h1000",
+            "label": "NVIDIA H1000",
+            "gpu": "NVIDIA H1000",
+            "gpu_memory_gib": memory,
+        }
+        data["software"]["cuda"] = "12.8"
+        data["claims"]["step-speed"]["value"] = 9000.0
+
+    refused(sent(on_gpu), what)
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "what"),
+    [
+        ("TFLOP/s", 3.0, None),
+        ("GB/s", 90.0, None),
+        ("TFLOP/s", 90.0, "90 TFLOP/s is over the 20 TFLOP/s that 2 cores of any CPU reach"),
+        ("GB/s", 9000.0, "9,000 GB/s is over the 1,280 GB/s that 2 cores of any CPU reach"),
+        ("tokens/s", 0, "0 tokens/s is what no run takes or reaches"),
+    ],
+)
+def test_no_cpu_computes_or_copies_more_than_its_cores_can(repository, sent, unit, value, what):
+    repository.edit(repository.source, '2.3, "x",', f'2.3, "{unit}",')
+    repository.edit(repository.source, "at_least=1.1", "at_least=-1")
+    for path in (repository.record, repository.exact):
+        path.unlink()
+    runs.record("tiny", say=lambda text: None)
+    file = sent(lambda data: data["claims"]["step-speed"].update(value=value))
+    if what:
+        refused(file, what)
+    else:
+        assert contributions.add(file).as_posix() == OTHER
+
+
 class TestSummary:
     @pytest.fixture
     def committed(self, repository):

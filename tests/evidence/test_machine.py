@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evidence import machine
+from evidence import machine, schema
 
 CPUINFO = """\
 processor\t: 0
@@ -171,6 +171,19 @@ def test_this_machine_makes_a_name_that_a_record_can_have():
     assert here["memory_gib"] > 0 and here["cores"] > 0
 
 
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_build_with_cuda_is_the_software_of_a_gpu_and_not_of_a_machine_without_one(monkeypatch, gpu):
+    import torch
+
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=140 * 2**30, major=9, minor=0)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    versions = machine.software()
+    assert versions.get("cuda") == ("13.0" if gpu else None)
+    assert list(schema._wrong_machine(machine.describe(), versions)) == []  # a record of this run is one
+
+
 def test_nothing_names_a_person_or_a_host():
     said = json.dumps([machine.describe(), machine.software()])
     for secret in (socket.gethostname(), str(Path.home()), f'"{getpass.getuser()}"'):
@@ -182,6 +195,6 @@ def test_the_software_is_what_is_installed(monkeypatch):
 
     versions = machine.software()
     assert versions["python"] == sys.version.split()[0] and versions["torch"] == torch.__version__
-    assert ("cuda" in versions) == bool(torch.version.cuda)
+    assert ("cuda" in versions) == ("gpu" in machine.describe() and bool(torch.version.cuda))
     monkeypatch.setattr(machine, "PACKAGES", ("no-such-package",))
     assert list(machine.software()) == ["python"]

@@ -15,7 +15,10 @@ import trl
 import yaml
 from accelerate.utils import TorchDynamoPlugin, compile_regions
 from programs import ROOT, SNIPPETS, load, run
+from torch._inductor.kernel.flex import flex_attention as inductor_flex
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import flex_attention as torch_flex
+from torch.nn.attention.flex_attention import create_block_mask, create_mask
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -27,6 +30,7 @@ from transformers import (
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
     PreTrainedTokenizerFast,
     PrinterCallback,
     Qwen3Config,
@@ -34,6 +38,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.integrations import hub_kernels
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_flash_attention_utils import (
@@ -41,7 +46,10 @@ from transformers.modeling_flash_attention_utils import (
     FLASH_ATTN_KERNEL_FALLBACK,
     _is_packed_sequence,
 )
+from transformers.models.gpt_oss import modeling_gpt_oss
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssPreTrainedModel
+from transformers.models.llama import modeling_llama
+from transformers.utils import import_utils
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
 
@@ -316,6 +324,84 @@ def test_flex_attention_has_no_backward_pass_on_a_cpu():
     assert (type(caught.value).__name__, str(caught.value)) == (kind, message)
 
 
+@functools.cache
+def flex_training():
+    return load("attention_and_loss/flex_training.py")
+
+
+def packed_texts():
+    texts = [ids(1, length)[0] for length in (50, 60, 40, 88)]
+    return texts, flex_training().packed(texts)
+
+
+def test_the_program_with_flex_attention_trains():
+    losses = re.findall(r"^loss (\d+\.\d+)$", run("attention_and_loss/flex_training.py").stdout, re.M)
+    assert len(losses) >= 4 and all(6 < float(loss) < 8 for loss in losses)
+
+
+def test_flex_attention_takes_a_block_mask_once_for_all_layers_and_keeps_the_texts_apart():
+    """A CPU has the forward pass. It runs uncompiled here: compiling takes half a minute, and computes the same."""
+    texts, (tokens, positions, numbers, labels) = packed_texts()
+    assert tokens.shape == (2, 128)
+    rule, seen = flex_training().mask_of, []
+
+    def forward(attention, make):
+        model = llama(attn_implementation=attention).eval()
+        with mock.patch.object(flex_training(), "block_mask", make):
+            mask = rule(numbers)
+        for layer in model.model.layers:
+            layer.self_attn.register_forward_pre_hook(
+                lambda module, args, keywords: seen.append(keywords["attention_mask"] is mask), with_kwargs=True
+            )
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            return model(tokens, attention_mask=mask, position_ids=positions, labels=labels, use_cache=False), model
+
+    blocks, _ = forward("flex_attention", create_block_mask)
+    dense, model = forward("sdpa", create_mask)
+    assert seen == [True] * 4
+    assert torch.allclose(blocks.logits, dense.logits, atol=1e-5)
+    alone = [F.cross_entropy(model(text[None]).logits[0, :-1], text[1:], reduction="sum") for text in texts]
+    learned = sum(len(text) - 1 for text in texts)
+    assert blocks.loss.item() == pytest.approx(sum(alone).item() / learned, rel=1e-5)
+
+
+def test_flex_attention_compiles_again_for_a_new_length_and_not_for_other_texts():
+    graphs = []
+
+    def compiled(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    attention = torch.compile(torch_flex.flex_attention, backend=compiled)
+    for length, border in [(128, 5), (128, 70), (256, 9)]:
+        numbers = (torch.arange(length) >= border)[None]
+        with mock.patch.object(flex_training(), "block_mask", create_block_mask):
+            mask = flex_training().mask_of(numbers)
+        attention(*torch.randn(3, 1, 2, length, 16), block_mask=mask)
+        graphs.append(None)
+    assert [graph is None for graph in graphs] == [False, True, True, False, True]
+    assert torch._dynamo.config.recompile_limit == 8 and not torch._dynamo.config.fail_on_recompile_limit_hit
+
+
+def test_the_limits_of_flex_attention():
+    assert "at least 16 but got" in inspect.getsource(inductor_flex)
+    assert "sympy.Eq(Mod(seq_len_q, 128), 0)" in inspect.getsource(inductor_flex)
+    assert torch_flex._DEFAULT_SPARSE_BLOCK_SIZE == 128
+    source = inspect.getsource(flex_attention_forward)
+    assert "(num_local_query_heads & (num_local_query_heads - 1)) != 0" in source and "repeat_kv(key" in source
+    model = llama(attn_implementation="flex_attention")
+    model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.1
+    with pytest.raises(ValueError, match="does not support `dropout`"), torch.compiler.set_stance("force_eager"):
+        model(ids(1, 128), use_cache=False)
+
+
+def test_a_mask_of_four_dimensions_replaces_the_sliding_window():
+    model = AutoModelForCausalLM.from_config(MistralConfig(**SMALL, num_key_value_heads=1, sliding_window=8)).train()
+    causal = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
+    assert calls(model, input_ids=ids(1, 16))[0].sum() < causal.sum()
+    assert calls(model, input_ids=ids(1, 16), attention_mask=causal)[0] is causal
+
+
 def test_a_kernel_that_the_device_lacks():
     kind, message = error("no_backend")
     query = torch.randn(1, 2, 8, 16)
@@ -579,6 +665,39 @@ def test_torch_knows_the_newer_kernels_and_the_gpus_that_they_take():
 
 
 # Kernels by GPU and model, TRL
+
+
+def test_which_layers_have_a_kernel_on_the_hub_and_in_which_mode():
+    table = inspect.getsource(hub_kernels)
+
+    def on_nvidia(layer):
+        entry = table.partition(f'"{layer}": {{\n')[2].partition('"cuda": {')[2]
+        return entry[: entry.index("\n                }")]
+
+    assert 'repo_id="kernels-community/liger-kernels"' in on_nvidia("RMSNorm")
+    assert all("Mode.TRAINING" in on_nvidia(layer) for layer in ("RMSNorm", "RMSNormGated", "MegaBlocksMoeMLP"))
+    assert all("Mode.TRAINING" in on_nvidia(layer) for layer in ("causal_conv1d_fn", "chunk_gated_delta_rule"))
+    inference_only = ("rotary_pos_emb", "GeLU", "SiLU", "fused_recurrent_gated_delta_rule")
+    assert not any("Mode.TRAINING" in on_nvidia(layer) for layer in inference_only)
+    assert "use_fallback = KernelizeFallback.ALL" in table
+    named = set(re.findall(r'use_kernel_forward_from_hub\("(\w+)"\)', inspect.getsource(modeling_llama)))
+    assert named == {"RMSNorm", "rotary_pos_emb"}
+    assert 'use_kernel_forward_from_hub("MegaBlocksMoeMLP")' in inspect.getsource(modeling_gpt_oss)
+    assert (import_utils.KERNELS_MIN_VERSION, import_utils.KERNELS_MAX_VERSION) == ("0.18.2", "0.19.0")
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_without_a_mask_only_the_balancing_loss_of_a_mixture_counts_padding(balanced):
+    set_seed(0)
+    config = MixtralConfig(**SMALL, num_key_value_heads=1, num_local_experts=4, output_router_logits=balanced)
+    model = AutoModelForCausalLM.from_config(config).train()
+    tokens, mask = ids(2, 12), torch.ones(2, 12, dtype=torch.long)
+    mask[1, 5:] = 0
+    labels = tokens.masked_fill(mask == 0, -100)
+    with_mask, without = (
+        model(input_ids=tokens, labels=labels, **masks).loss.item() for masks in ({"attention_mask": mask}, {})
+    )
+    assert (abs(with_mask - without) < 1e-6) != balanced
 
 
 def test_gpt_oss_runs_eager_by_default_refuses_sdpa_and_takes_flex_with_its_sinks():

@@ -20,9 +20,10 @@ import transformers
 import yaml
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from programs import ROOT, SNIPPETS, load, run
+from torch._inductor.utils import run_and_get_code
 from torchao import dtypes
 from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
-from torchao.quantization import Int4WeightOnlyConfig, quantize_
+from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
 from transformers.cli import serve
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
@@ -150,6 +151,15 @@ def test_torchao_has_an_int4_form_that_runs_on_a_cpu_in_bf16():
         right = model(rows)
         quantize_(model, PrototypeInt4WeightOnlyConfig(group_size=32, set_inductor_config=False))
         assert 0.01 < (model(rows) - right).norm() / right.norm() < 0.2
+
+
+@pytest.mark.parametrize("dtype, reads_8_bits", [(torch.bfloat16, True), (torch.float32, False)])
+def test_compiled_int8_weights_of_torchao_are_read_as_they_are_in_bf16_alone(dtype, reads_8_bits):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128, bias=False)).to(dtype)
+    quantize_(model, Int8WeightOnlyConfig(set_inductor_config=False))
+    with torch.no_grad():
+        _, code = run_and_get_code(torch.compile(model), torch.ones(1, 64, dtype=dtype))
+    assert code and ("_weight_int8pack_mm" in "".join(code)) == reads_8_bits
 
 
 def test_load_in_8bit_is_no_argument_any_more(tmp_path):

@@ -17,6 +17,8 @@ from programs import ROOT, SNIPPETS, load, run
 from torch import nn
 from transformers import AutoModelForCausalLM, BertConfig, HfArgumentParser, LlamaConfig, Trainer, TrainingArguments
 
+from evidence import records
+
 FOLDER = SNIPPETS / "cpu_training"
 X86 = os.uname().machine == "x86_64"
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
@@ -52,6 +54,15 @@ def raised(call, *args, **kwargs):
     with pytest.raises(Exception) as caught:
         call(*args, **kwargs)
     return type(caught.value).__name__, str(caught.value)
+
+
+def test_no_other_optimizer_makes_the_step_much_faster_on_any_machine():
+    found = records.find(records.load_all(ROOT / "results"), "cpu_training", "methods", "tables")
+    assert found
+    for _, table in found:
+        columns = list(table["columns"])
+        speed = {row[columns.index("method")]: row[columns.index("speed")] for row in table["rows"]}
+        assert max(speed[name] for name in ("AdamW, foreach", "Adafactor", "SGD", "8-bit AdamW")) < 1.05
 
 
 # The programs

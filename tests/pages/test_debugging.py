@@ -616,6 +616,19 @@ def test_tied_weights_cannot_be_saved_as_a_plain_dictionary(tmp_path):
     assert words in raised(save_file, {"a": weight, "b": weight}, tmp_path / "x.safetensors")
 
 
+class OfMyProgram:
+    pass
+
+
+def test_torch_load_refuses_an_object_of_another_class_until_the_class_or_the_file_is_trusted(tmp_path):
+    torch.save({"state": OfMyProgram()}, tmp_path / "state.pt")
+    assert re.search(r"Weights only load failed.*GLOBAL \S+OfMyProgram", raised(torch.load, tmp_path / "state.pt"), re.S)
+    assert torch.load(tmp_path / "state.pt", weights_only=False)
+    with torch.serialization.safe_globals([OfMyProgram]):
+        assert torch.load(tmp_path / "state.pt")
+    assert torch.serialization.add_safe_globals
+
+
 def test_messages_of_a_checkpoint_that_is_not_for_this_library(checkpoint, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama5"}))
     assert error("unknown_architecture") in raised(AutoModelForCausalLM.from_pretrained, tmp_path)

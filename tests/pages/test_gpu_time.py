@@ -67,11 +67,11 @@ def test_what_was_asked_is_compared_with_the_judged_rows_and_four_wishes_are_mis
     names = list(data["columns"])
     rows = {row[0]: dict(zip(names, row)) for row in data["rows"]}
     missed = {what for what, row in rows.items() if row["fold"] > row["asked"]}
-    assert missed == {judged.ASKED[0].what, "decoding one sequence", judged.RATIOS.what}
+    named = {judged.ASKED[0].what, "decoding one sequence", judged.RATIOS.what, "the peak memory on one GPU"}
+    assert missed == named
     one = [one for one in judged.read() if one.klass == judged.TRAINING[0]]
     off = [100 * abs(each.family / ROWS[each.id]["seconds"] - 1) for each in one]
     assert rows["a training step on one GPU"]["family"] == pytest.approx(statistics.median(off), rel=0.01)
-    assert claims()["asked-memory"]["value"] > 5
     text = (ROOT / "docs" / "evidence" / "gpu-time.md").read_text()
     assert "Four of these wishes are missed" in text
 

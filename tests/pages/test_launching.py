@@ -705,6 +705,13 @@ def test_a_store_counts_who_came():
     assert re.sub(r"after \d+ seconds", "after 601 seconds", message) == error("clients_joined")
 
 
+def test_the_negative_exit_codes_of_the_page_are_these_signals():
+    page = (ROOT / "docs/training/launching.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| `-(\d+)` \|", page, re.M)}
+    names = {signal.Signals(code).name for code in codes}
+    assert names == {"SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGBUS"}
+
+
 def test_the_root_cause_has_the_exit_code_of_the_rank_that_was_killed_and_the_others_are_ended(tmp_path):
     program = tmp_path / "killed.py"
     program.write_text(

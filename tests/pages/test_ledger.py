@@ -27,8 +27,8 @@ def ledger():
 @pytest.fixture(scope="module")
 def rows(ledger):
     """{id: row}."""
-    found = ledger.select("tr[id]")
-    by_id = {row["id"]: row for row in found}
+    found = ledger.select("tbody tr")
+    by_id = {row.a["href"].removeprefix("../../notebooks/").replace("/#claim-", "-"): row for row in found}
     assert len(by_id) == len(found)
     return by_id
 

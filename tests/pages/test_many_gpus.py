@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from programs import SNIPPETS, run
 from torch.distributed.fsdp import FSDPModule
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 from dryrun import communication
 from dryrun.hardware import accelerator, bytes_per_second
@@ -82,6 +83,13 @@ def test_70b_on_four_rtx_4090_fits_neither_the_gpus_nor_a_host_of_512_gb():
     assert not short["QLoRA x FSDP2"].fits
     for name in ("FSDP2 + offload", "ZeRO-3 + offload"):
         assert seventy[name].host > 512e9
+
+
+def test_accelerate_leaves_4_bit_weights_of_the_default_storage_out_of_fsdp2_and_warns():
+    assert BitsAndBytesConfig(load_in_4bit=True).bnb_4bit_quant_storage == torch.uint8
+    source = inspect.getsource(fsdp2_prepare_model)
+    assert '"Params4bit"' in source and "not param.is_floating_point()" in source
+    assert "Excluding from FSDP2 sharding" in source and "if accelerator.is_main_process:" in source
 
 
 def test_72b_over_two_slow_nodes_trains_adapters_and_does_not_wait():
@@ -277,6 +285,11 @@ def test_the_tokens_that_hide_the_sending_are_the_quotient_beside_them():
         assert accelerator(name).half * 1e12 == pytest.approx(peak, rel=0.01)
     links = {float(bandwidth) for _, _, bandwidth, _ in rows} - {6e9}
     assert links == {bytes_per_second(link) for link in ("NVLink 4", "NVLink 3", "100 GbE", "10 GbE")}
+
+
+def test_ethernet_of_200_and_400_gigabits_has_the_peaks_of_hdr_and_ndr():
+    assert [bytes_per_second(f"InfiniBand {name}") * 8 / 1e9 for name in ("HDR", "NDR")] == [200, 400]
+    assert "Ethernet of 200 and 400 Gb/s (RoCE) has the peaks of InfiniBand HDR and NDR" in PAGE
 
 
 def test_fsdp2_sends_about_eight_bytes_for_each_parameter_and_a_micro_batch():

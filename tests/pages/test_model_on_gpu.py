@@ -53,3 +53,31 @@ def test_the_command_gives_what_the_recipe_shows(gpu):
     found = answer(workload, Setting(gpu=gpu, precision="bf16", accumulation=16))
     assert found.needed.expected / 2**30 == pytest.approx(CLAIMS["recipe-memory"][gpu]["value"])
     assert found.prediction.tokens_per_second == pytest.approx(CLAIMS["recipe-tokens"][gpu]["value"])
+
+
+def rows(name):
+    table = DATA["tables"][name]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def needed(method, loss):
+    return {row["tokens"]: row for row in rows("recipe-lengths") if (row["method"], row["loss"]) == (method, loss)}
+
+
+def test_a_loss_in_chunks_makes_room_for_twice_the_length_on_24_gb():
+    whole, chunks = needed("QLoRA", "whole"), needed("QLoRA", "in chunks")
+    assert all(chunks[tokens]["needed"] < whole[tokens]["needed"] for tokens in chunks)
+    assert whole["4,096"]["on24"] == "yes" and whole["8,192"]["on24"] == "maybe"
+    assert chunks["16,384"]["on24"] == "yes"
+
+
+def test_lora_in_bf16_may_fit_24_gb_with_short_conversations():
+    assert needed("LoRA, bf16", "in chunks")["2,048"]["on24"] == "maybe"
+
+
+def test_short_micro_batches_make_the_gpus_wait_and_from_4096_tokens_on_more_bring_nothing():
+    micro = {row["tokens"]: row for row in rows("recipe-14b-micro")}
+    for gpu in ("a100-rate", "h100-rate"):
+        assert micro["1 x 512"][gpu] < 0.85 * micro["1 x 1,024"][gpu]
+        assert micro["4 x 1,024"][gpu] > micro["1 x 1,024"][gpu]
+        assert micro["1 x 8,192"][gpu] < micro["1 x 4,096"][gpu]

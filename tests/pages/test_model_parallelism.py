@@ -108,6 +108,11 @@ def test_four_processes_give_the_losses_of_one(program):
     assert printed_once(*program, processes=4) == pytest.approx(one_process(), abs=TOLERANCE)
 
 
+def test_stages_shards_and_split_matrices_on_eight_processes_give_the_losses_of_one():
+    three = printed_once("model_parallelism/three_dimensional.py", "2", "2", "2", processes=8)
+    assert three == pytest.approx(one_process(), abs=TOLERANCE)
+
+
 def test_experts_of_transformers_on_two_processes_give_the_losses_of_one():
     one, two = (printed_once("model_parallelism/experts_transformers.py", processes=number) for number in (1, 2))
     assert two == pytest.approx(one, abs=TOLERANCE)
@@ -339,7 +344,7 @@ def test_trainers_say_what_context_parallelism_does_not_go_with():
 
 def test_checkpoints_of_a_long_sequence_are_two_bytes_for_each_layer_and_width():
     page = (ROOT / "docs" / "training" / "model-parallelism.md").read_text()
-    found = re.search(r"`(\d+) kB` in an 8B Llama, so\s`([\d.]+) GB` at 32,768 tokens and `(\d+) GB` at 131,072", page)
+    found = re.search(r"In an 8B Llama that is `(\d+) kB`:\s`([\d.]+) GB` at 32,768 tokens and `(\d+) GB` at 131,072", page)
     kilobytes, short, long = map(float, found.groups())
     assert kilobytes * 1e3 == pytest.approx(2 * 32 * 4096, rel=0.01)
     assert short * 1e9 == pytest.approx(2 * 32 * 4096 * 32_768, rel=0.01)
@@ -366,11 +371,9 @@ def test_programs_take_a_gpu_each_or_none_and_wait_for_each_other_at_the_end():
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_every_program_names_its_launch_command(path):
     lines = path.read_text().splitlines()
-    assert (
-        f"torchrun --nproc-per-node {4 if path.name in ('two_dimensional.py', 'accelerate_mesh.py') else 2} {path.name}"
-        in lines[0] + lines[2]
-        or path.name == "one_process.py"
-    )
+    processes = {"two_dimensional.py": 4, "accelerate_mesh.py": 4, "three_dimensional.py": 8}.get(path.name, 2)
+    command = f"torchrun --nproc-per-node {processes} {path.name}"
+    assert command in lines[0] + lines[2] or path.name == "one_process.py"
 
 
 # What readers ask

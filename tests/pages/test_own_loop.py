@@ -56,6 +56,26 @@ def test_trainer_clips_to_one_by_default():
 # Evaluation
 
 
+@pytest.mark.parametrize("labels", [True, False], ids=["named sets", "no labels"])
+def test_the_best_model_needs_a_metric_that_the_evaluation_returns(labels, tmp_path):
+    trainer = Trainer(
+        model=tiny(),
+        args=TrainingArguments(tmp_path, use_cpu=True, max_steps=1, eval_strategy="steps", eval_steps=1, save_steps=1,
+                               load_best_model_at_end=True, disable_tqdm=True, report_to="none"),
+        train_dataset=rows(),
+        eval_dataset={"code": rows()} if labels else [{"input_ids": row["input_ids"]} for row in rows()],
+    )  # fmt: skip
+    with pytest.raises(KeyError) as caught:
+        trainer.train()
+    if labels:
+        assert "eval_code_loss" in str(caught.value)
+        trainer.args.metric_for_best_model = "eval_code_loss"
+        trainer.train()
+    else:
+        message = (SNIPPETS / "own_loop/errors/best_metric.txt").read_text().strip()
+        assert f"KeyError: {caught.value}" == message
+
+
 def test_predicted_tokens_take_eight_bytes_each():
     assert f"{32 * 64 * 8:,} bytes of predictions" in run("own_loop/evaluation.py").stdout
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -10,10 +11,13 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import openvino
 import pytest
 import torch
 from programs import SNIPPETS, run
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForSequenceClassification
+
+from evidence import notebooks
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # other tests use the other core; threads that wait for it slow down both
 OFFLINE = (SNIPPETS / "recipes/offline.sh").read_text().splitlines()
@@ -27,7 +31,7 @@ def trained(small):
 
 
 def losses(trained):
-    return [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", trained.stdout)]
+    return [float(loss) for loss in re.findall(r"{'loss': '?([\d.]+)", trained.stdout)]
 
 
 def test_the_first_command_of_the_second_tab_installs_the_versions_that_the_tests_use():
@@ -37,6 +41,25 @@ def test_the_first_command_of_the_second_tab_installs_the_versions_that_the_test
 def test_the_line_of_data_that_the_page_shows_is_one_that_the_program_takes(small):
     shown = json.loads((SNIPPETS / "recipes/conversation.json").read_text())
     assert shown in [json.loads(line) for line in (small / "conversations.jsonl").read_text().splitlines()]
+
+
+def not_printed(name, printed):
+    """Lines that a page shows and the program does not print, figures apart; the page leaves out what ` ...` stands for."""
+    shown = (SNIPPETS / name).read_text().splitlines()
+    assert len(shown) > 2
+    shapes = [re.sub(r"\d[\d.,]*(e-\d+)?", "N", text) for text in (*shown, *printed.splitlines())]
+    begun = [line.removesuffix("...").rstrip() for line in shapes[: len(shown)]]
+    return [line for line in begun if not any(printed.startswith(line) for printed in shapes[len(shown) :])]
+
+
+def test_it_prints_what_the_page_says(trained):
+    assert not not_printed("recipes/finetune_8b.txt", trained.stdout)
+
+
+def test_the_loss_of_conversations_that_are_held_out_is_printed_at_the_start_and_at_the_end(trained):
+    at_start, *_ = re.findall(r"'eval_loss': '?([\d.]+)", trained.stdout)
+    at_end = re.search(r"eval_loss at the end: ([\d.]+)", trained.stdout)[1]
+    assert float(at_end) < float(at_start) / 2
 
 
 def test_the_loss_falls_within_the_first_tens_of_updates(trained):
@@ -58,7 +81,7 @@ def test_killed_and_started_again_it_goes_on_from_the_last_checkpoint(trained):
     options = re.search(r"finetune_8b\.py (.+)", OFFLINE[2])[1].replace("--epochs 3", "--epochs 4").split()
     again = run("recipes/finetune_8b.py", *options, start=trained.folder, timeout=1800, environment=ONE_THREAD)
     more = json.loads(max((again.folder / "checkpoints").glob("*/trainer_state.json")).read_text())
-    assert more["global_step"] == state["global_step"] + 16
+    assert more["global_step"] == state["global_step"] + 14
     assert more["log_history"][: len(state["log_history"])] == state["log_history"]
 
 
@@ -107,6 +130,19 @@ def test_the_exported_model_opens_in_bf16_and_answers(in_shards):
     assert model.generate(**asked, max_new_tokens=4).shape[1] == asked["input_ids"].shape[1] + 4
 
 
+def test_it_prints_a_line_for_each_update_as_the_page_shows(in_shards):
+    assert not not_printed("recipes/finetune_14b.txt", in_shards.ranks[0].stdout)
+
+
+def test_several_conversations_at_a_time_give_the_same_loss_and_two_checkpoints_stay(small, in_shards):
+    words = (SNIPPETS / "recipes/offline_14b.sh").read_text().splitlines()[2].replace("--save-every 2", "--save-every 1")
+    options = [*words.split()[4:], "--micro-batch", 4]
+    made = run("recipes/finetune_14b.py", *options, processes=2, start=small, timeout=1800)
+    pairs = zip(updates(made), updates(in_shards), strict=True)
+    assert all(float(one[1]) == pytest.approx(float(other[1]), abs=0.02) for one, other in pairs)
+    assert {path.name for path in (made.folder / "checkpoints").iterdir()} == {"3", "4"}
+
+
 def test_a_batch_that_the_gpus_cannot_share_is_refused_with_one_that_they_can(small):
     made = run("recipes/finetune_14b.py", "--model", "small", "--batch", 7, processes=2, start=small, check=False)
     assert made.returncode and "--batch 7: 2 GPUs share it; take 8" in made.stderr
@@ -137,6 +173,37 @@ def posted(address, text):
 
 def test_the_served_encoder_gives_the_embeddings_of_pytorch(encoder):
     assert float(re.search(r"PyTorch in fp32: ([\d.]+)", encoder.stdout)[1]) > 0.999
+
+
+def test_a_classifier_is_exported_with_its_logits(encoder, tmp_path):
+    settings = BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_labels=3)
+    BertForSequenceClassification(settings).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(encoder.folder / "encoder").save_pretrained(tmp_path)
+    made = run("recipes/export_encoder.py", tmp_path, "--classifier")
+    assert float(re.search(r"PyTorch in fp32: ([\d.]+)", made.stdout)[1]) > 0.999
+    model = openvino.Core().compile_model(made.folder / "encoder/openvino.xml", "CPU")
+    assert model.output(0).partial_shape[1].get_length() == 3
+
+
+def test_int8_on_texts_of_the_reader_is_a_quarter_of_the_size_and_counts_the_texts_that_change(encoder):
+    topics = importlib.import_module("pydoc_data.topics").topics
+    parts = dict.fromkeys(" ".join(part.split()) for text in topics.values() for part in text.split("\n\n"))
+    texts = [part for part in parts if 80 <= len(part) <= 300][:200]
+    start = encoder.folder / "int8"
+    shutil.copytree(encoder.folder / "encoder", start / "encoder", dirs_exist_ok=True)
+    (start / "texts.txt").write_text("\n".join(texts))
+    packages = {"PYTHONPATH": str(notebooks.own_packages("optimum_intel"))}  # nncf is there
+    made = run("recipes/quantize_encoder.py", "texts.txt", start=start, environment=packages)
+    same, judged = map(int, re.search(r"(\d+) % of (\d+) texts keep", made.stdout).groups())
+    assert judged == 100 and 80 < same <= 100  # the table of the page: 75 % with dynamic int8
+    small, whole = ((made.folder / name / "openvino.bin").stat().st_size for name in ("encoder-int8", "encoder"))
+    assert small < 0.3 * whole
+
+
+def test_the_page_asks_the_server_as_it_wants_to_be_asked(address):
+    sent = re.search(r"--data '(.+)'", (SNIPPETS / "recipes/ask_encoder.sh").read_text())[1]
+    status, answer = posted(address, sent)
+    assert status == 200 and len(answer["embeddings"]) == 2
 
 
 def test_each_text_gets_its_own_embedding_whatever_is_in_the_batch_with_it(address):

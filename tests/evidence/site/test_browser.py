@@ -7,7 +7,7 @@ from built import browser, host, site_pages, tab
 
 from evidence.problems import Problem
 from evidence.site.audit import SEARCH, bar
-from evidence.site.browser import LOOKS, PHONE, Host, Visit, executable, violations
+from evidence.site.browser import DESKTOP, LOOKS, PHONE, Host, Visit, executable, violations
 
 # axe looks at these as a whole: the overview, a guide with figures of all four kinds, tables, charts, folds and notes, the
 # page on evidence, a notebook, the page for a lost reader. `make audit` looks at every page.
@@ -64,6 +64,37 @@ def test_nothing_is_wider_than_a_phone(page):
     assert width <= PHONE["width"], f"{page} is {width} pixels wide on a phone of {PHONE['width']}"
 
 
+OPEN_ALL = """() => {
+    document.querySelectorAll("article details").forEach(fold => { fold.open = true })
+    document.querySelectorAll(".tabbed-block").forEach(block => { block.style.display = "block" })
+}"""
+CLIPPED = """[...document.querySelectorAll("article .highlight code")]
+    .filter(code => !code.closest(".nb-output") && code.scrollWidth > code.clientWidth + 1).map(code => code.innerText.slice(0, 60))"""
+TABLES = """[...document.querySelectorAll("article .scroll")].map(box => {
+    const columns = [...box.querySelectorAll("tr > :first-child")]
+    const more = box.scrollWidth > box.clientWidth + 1 && !getComputedStyle(box).backgroundImage.includes("gradient")
+    return [box.innerText.slice(0, 60), more, columns.some(cell => cell.scrollWidth > cell.clientWidth + 1)]
+})"""
+LONG = ["training/one-gpu/", "debugging/", "inference/cpu/", "training/launching/", "notebooks/throughput/"]
+
+
+@pytest.mark.parametrize("page", LONG)
+def test_on_a_laptop_no_code_hides_the_end_of_a_line(page):
+    with tab({"width": 1400, "height": 900}) as opened:
+        opened.goto(host().address + page)
+        opened.evaluate(OPEN_ALL)
+        assert opened.evaluate(CLIPPED) == []
+
+
+@pytest.mark.parametrize("page", ["training/many-gpus/", "training/launching/", "evidence/", "hardware/accelerators/"])
+def test_on_a_phone_a_shade_tells_that_a_table_goes_on_and_its_first_column_cuts_no_word(page):
+    with tab(PHONE) as opened:
+        opened.goto(host().address + page)
+        opened.evaluate(OPEN_ALL)
+        tables = opened.evaluate(TABLES)
+        assert tables and [table for table in tables if table[1] or table[2]] == []
+
+
 def test_what_a_page_asks_late_counts_too_and_its_own_host_is_no_other():
     def look(tab):
         for address in ("late.png", "http://elsewhere.invalid/late.png"):
@@ -118,12 +149,24 @@ def test_the_ledger_shows_what_its_form_asks_for_and_is_folded_until_then():
         assert opened.evaluate("document.documentElement.scrollHeight") < 20 * PHONE["height"]
         opened.select_option("#ledger-filter [name=kind]", "predicted")
         predicted = opened.evaluate(LEDGER_ROWS)
+        open_folds, folds = (opened.locator(f".fold{state} summary:visible").count() for state in ("[open]", ""))
+        assert open_folds == folds > 0, "a notebook without such a claim is still there"
         assert predicted and opened.locator("#ledger-filter output").inner_text() == f"{len(predicted)} claims"
         opened.goto(f"{host().address}evidence/ledger/?page=training/optimizers&kind=traced")
         found = opened.evaluate(LEDGER_ROWS)
         rows = opened.locator(".ledger tbody tr")
         texts = [opened.locator(f"[id='{name}']").inner_text() for name in found[:20]]
         assert 0 < len(found) < rows.count() and all("training/optimizers" in text for text in texts)
+
+
+def test_an_address_leads_to_a_claim_of_the_ledger_and_words_find_it_by_its_name():
+    with tab() as opened:
+        opened.goto(f"{host().address}evidence/ledger/#memory_anatomy-fp32-bytes-per-parameter")
+        row = opened.locator("tr:target")
+        assert row.is_visible() and row.locator("code").inner_text() == "fp32-bytes-per-parameter"
+        assert 0 <= row.bounding_box()["y"] < DESKTOP["height"]
+        opened.fill("#ledger-filter [name=words]", "fp32-bytes-per")
+        assert "memory_anatomy-fp32-bytes-per-parameter" in opened.evaluate(LEDGER_ROWS)
 
 
 def test_axe_does_find_what_is_wrong():

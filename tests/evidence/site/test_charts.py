@@ -66,8 +66,8 @@ def test_a_line_rises_as_its_values_do_and_both_start_at_the_same_point():
 
 def test_on_logarithmic_axes_equal_ratios_are_equal_distances():
     series = {"Eager": [(512, 5.0), (1024, 20.0), (2048, 80.0)]}
-    path = drawn(series, "line", log=["x", "y"]).select("svg")[0].select_one(".series path.line")
-    x0, y0, x1, y1, x2, y2 = numbers(path["d"])
+    svg = drawn(series, "line", log=["x", "y"]).select("svg")[0]
+    (x0, y0), (x1, y1), (x2, y2) = [(float(dot["cx"]), float(dot["cy"])) for dot in svg.select(".series circle.dot")]
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
 
@@ -88,6 +88,20 @@ def test_areas_stand_on_one_another():
     ground, floor = weights[1], weights[3]  # the outline of an area begins on what it stands on
     assert activations[1] == pytest.approx(floor, abs=0.2)
     assert ground - activations[3] == pytest.approx(3 * (ground - floor), rel=0.02)
+
+
+def test_a_line_that_goes_straight_on_is_drawn_from_end_to_end_and_a_corner_stays():
+    series = {"Memory": [(x, 5.0 if x < 60 else 5.0 + x - 60) for x in range(101)]}
+    path = numbers(drawn(series, "line").select("svg")[0].select_one(".series path.line")["d"])
+    assert len(path) == 6 and path[1] == path[3] > path[5]
+    assert path[2] - path[0] == pytest.approx(1.5 * (path[4] - path[2]), rel=0.05)
+
+
+def test_an_area_lies_where_its_values_do_also_where_their_distances_differ():
+    series = {"Memory": [(0, 0.0), (10, 4.0), (100, 0.0)]}
+    path = numbers(drawn(series, "area").select("svg")[0].select_one(".series path.line")["d"])
+    left, peak, right = path[0], path[2], path[4]
+    assert (peak - left) / (right - left) == pytest.approx(0.1, abs=0.01)
 
 
 def test_bars_are_as_long_as_their_values_and_say_them():
@@ -169,9 +183,22 @@ def test_the_lines_of_a_chart_differ_by_their_dashes_too():
 
 
 def test_the_axis_of_an_area_says_round_numbers():
-    series = {"Memory": [(x * 1.6, 1.0 + x) for x in range(62)]}
+    series = {"Memory": [(x * 2.1, 1.0 + x) for x in range(46)]}
     labels = [text.get_text() for text in drawn(series, "area").select("svg")[0].select(".axis.x text")]
     assert labels == ["0", "20", "40", "60", "80"]
+
+
+@pytest.mark.parametrize(
+    ("xs", "labels"),
+    [
+        ([512, 1024, 2048], ["512", "1,024", "2,048"]),
+        ([0.559, 0.596, 1.19, 2.38], ["0.5", "1", "2"]),
+        ([0.0003 * 1.3**number for number in range(24)], ["0.001", "0.01", "0.1"]),
+    ],
+)
+def test_a_logarithmic_axis_says_its_values_where_they_are_few_and_apart_and_else_round_numbers(xs, labels):
+    svg = drawn({"Loss": [(x, 1.0) for x in xs]}, "line", log=["x"]).select("svg")[1]
+    assert [text.get_text() for text in svg.select(".axis.x text")] == labels
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -1,5 +1,9 @@
 """What is taken out of a page and its files, and that readers lose nothing by it."""
 
+import re
+from pathlib import Path
+
+import material
 import pytest
 
 from evidence.site import light
@@ -13,7 +17,25 @@ def test_indents_and_blank_lines_go_and_code_stays_to_the_byte():
 
 def test_a_color_that_looks_like_none_goes_and_others_stay():
     html = '<span class="n">x</span> <span class="o">=</span><span class="w"> </span><span class="mi">1</span>'
-    assert light.without_plain_colors(html) == 'x = <span class="mi">1</span>'
+    assert light.without_plain_colors(html) == 'x = <span class="m">1</span>'
+
+
+def test_one_color_has_one_name_and_what_follows_in_it_is_one_piece():
+    html = '<span class="sa">f</span><span class="s2">&quot;a </span><span class="si">{</span><span class="n">x</span><span class="si">}</span>'
+    assert light.without_plain_colors(html) == '<span class="s">f&quot;a {</span>x<span class="s">}</span>'
+    two = '<span class="kn">from</span> <span class="nn">a</span> <span class="kn">import</span> <span class="k">as</span>'
+    kept = '<span class="k">from</span> <span class="nf">a</span> <span class="k">import as</span>'
+    assert light.without_plain_colors(two) == kept
+    assert light.without_plain_colors('<span class="kind">a</span><span class="nb">b</span>') == '<span class="kind">a</span><span class="nb">b</span>'
+
+
+def test_names_that_share_a_color_have_the_same_in_the_theme():
+    theme = "".join(path.read_text() for path in Path(material.__file__).parent.glob("templates/assets/stylesheets/main.*.css"))
+    rules = re.findall(r"((?:\.highlight \.\w{1,3},?)+)\{color:([^}]+)\}", theme)
+    shown = {name: color for names, color in rules for name in re.findall(r"\.highlight \.(\w+)", names)}
+    renamed = {kind: light.one_name(kind) for kind in shown if light.one_name(kind) != kind}
+    assert len(renamed) > 20 and [kind for kind, name in renamed.items() if shown[kind] != shown[name]] == []
+    assert {shown.get(kind) for kind in light.PLAIN} <= {None, shown["n"], shown["o"], shown["p"]}
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ def test_a_sound_chart_passes(problems_of):
         ("title: Peak memory\n", "", 1, "a chart without a title. Fix: add `title:`, what the chart shows"),
         ("mark: line\n", "", 1, "a chart without a mark. Fix: add `mark:`, one of line, bar, area"),
         ("mark: line", "mark: lin", 3, "there is no mark lin (did you mean line?). Fix: take one of line, bar, area"),
+        ("title:", "names: {plane: Plain}\ntitle:", 6, "table tiny:by-batch has no column plane (did you mean plain?)"),
         ("title:", "log: true\ntitle:", 6, "log: True names no axes. Fix: write [x], [y] or [x, y]"),
         ("title:", "logs: [x]\ntitle:", 6, "a chart has no logs (did you mean log?). Fix: take one of table, mark"),
         ("tiny:by-batch", "tiny:by-bach", 2, "unknown table: no table 'by-bach' in the records of tiny (did you mean by-batch?)"),
