@@ -38,7 +38,7 @@ def check(path=FILE, docs=DOCS, moved=redirects.FILE):
         return
     for address, line in known.items():
         page, _, anchor = address.partition("#")
-        if address in there or page.removesuffix(".md") in old:
+        if address in there or (page not in there and page.removesuffix(".md") in old):
             continue
         if page in there:
             others = [other.partition("#")[2] for other in there if other.startswith(f"{page}#") and other not in known]

@@ -77,6 +77,12 @@ def test_a_page_that_is_gone_is_one_problem_and_a_redirect_mends_it(pages):
     assert problems() == []
 
 
+def test_a_redirect_of_the_same_name_as_a_page_excuses_no_lost_section_of_it(pages):
+    Path("redirects.yml").write_text("training/one-gpu: training/one-gpu.md\n")
+    pages("training/one-gpu.md", "{ #tf32 }", "{ #tensor-float }")
+    assert any("training/one-gpu.md#tf32 is gone" in problem for problem in problems())
+
+
 def test_a_line_taken_out_by_hand_is_a_section_given_up(pages):
     pages("training/one-gpu.md", "### tf32 { #tf32 }", "")
     LIST.write_text(LIST.read_text().replace("training/one-gpu.md#tf32\n", ""))
