@@ -4,6 +4,7 @@
 """
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -60,6 +61,8 @@ conversations = [json.loads(line)["messages"] for line in Path(asked.data).read_
 rows = [tokens_of(messages) for messages in conversations]
 rows = [row for row in rows if any(label != -100 for label in row["labels"])]  # an answer that was cut off teaches nothing
 print(f"{len(rows)} of {len(conversations)} conversations, {sum(len(row['input_ids']) for row in rows):,} tokens")
+if asked.held_out >= len(rows):
+    sys.exit(f"--held-out {asked.held_out} leaves nothing to learn of {len(rows)} conversations")
 learned, held_out = rows[: len(rows) - asked.held_out], rows[len(rows) - asked.held_out :]
 # --8<-- [end:data]
 
