@@ -58,3 +58,7 @@ trainer.train()
 if trainer.is_world_process_zero():
     linear = trainer.model.get_base_model().model.layers[0].self_attn.q_proj.base_layer
     print(f"{arguments.parallel_mode.value}: {arguments.world_size} copies in {linear.weight.dtype}")
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()

@@ -37,3 +37,7 @@ trainer.train()
 if trainer.is_world_process_zero():
     batch = trainer.get_total_train_batch_size(arguments)
     print(f"{arguments.parallel_mode.value}: batch {batch}, {trainer.state.max_steps} steps")
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()

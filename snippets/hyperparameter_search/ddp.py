@@ -1,5 +1,6 @@
 """A search in which every trial trains on all processes: torchrun --nproc-per-node 2 ddp.py"""
 import optuna
+import torch
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from task import arguments_for, held_out, model_init, space, train_rows
@@ -22,3 +23,7 @@ best = trainer.hyperparameter_search(
 result = f"trial {best.run_id} is best" if best else "no result"  # rank 0 alone has one
 print(f"rank {trainer.args.process_index}: {result}; last rate {trainer.args.learning_rate}", flush=True)
 # --8<-- [end:search]
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()

@@ -25,3 +25,7 @@ trainer = Trainer(model=model, args=arguments, train_dataset=data)
 last = get_last_checkpoint(folder) if os.path.isdir(folder) else None  # None at the first start
 trainer.train(resume_from_checkpoint=last)
 # --8<-- [end:resume]
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()

@@ -35,3 +35,7 @@ trainer.train()
 if trainer.is_world_process_zero():
     print("total batch", trainer.get_total_train_batch_size(arguments))
     print("losses", *(f"{entry['loss']:.6f}" for entry in trainer.state.log_history if "loss" in entry))
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()

@@ -45,3 +45,7 @@ if trainer.is_fsdp_enabled:  # not on a CPU
     trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
 trainer.save_model("trained")  # on every rank; rank 0 writes
 # --8<-- [end:save]
+if torch.distributed.is_initialized():
+    end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
+    end.wait()
+    torch.distributed.destroy_process_group()
