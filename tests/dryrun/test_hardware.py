@@ -133,6 +133,7 @@ def test_link_totals_are_twice_one_direction():
         ("rtx4090", "rtx-4090"),
         ("A100-SXM4-80GB", "a100-sxm4-80"),
         ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"),
         ("Tesla T4", "t4"),
         ("Tesla V100-SXM2-16GB", "v100-sxm2-16"),
     ],
