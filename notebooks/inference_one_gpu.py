@@ -54,9 +54,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
-from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig, Gemma3TextConfig, GemmaConfig,
-                          GptOssConfig, LlamaConfig, MistralConfig, MixtralConfig, Qwen3Config, Qwen3MoeConfig,
-                          Qwen3NextConfig)
+from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig, Gemma3TextConfig, Gemma4TextConfig,
+                          GemmaConfig, GptOssConfig, LlamaConfig, MistralConfig, MixtralConfig, Qwen3_5MoeTextConfig,
+                          Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig)
 
 from dryrun import hardware
 from dryrun.trace import GiB, fake
@@ -68,10 +68,11 @@ start("inference_one_gpu")
 plots.set_up("inference_one_gpu")
 
 # %% [markdown]
-# ## Sixteen models
+# ## Twenty-two models
 #
 # Each configuration is written from the dimensions that its authors published. The
-# parameters that it gives are compared with the number they published.
+# parameters that it gives are compared with the number they published. Of a model that also
+# takes pictures this is the part for text.
 
 # %%
 def shape(vocabulary, hidden, layers, heads, kv_heads, **other):
@@ -116,27 +117,51 @@ DEEPSEEK_LITE = DeepseekV2Config(**shape(
 DEEPSEEK = DeepseekV3Config(**shape(
     129280, 7168, 61, 128, 128, intermediate_size=18432, moe_intermediate_size=2048, n_shared_experts=1,
     n_routed_experts=256, num_experts_per_tok=8, first_k_dense_replace=3, q_lora_rank=1536, **LATENT))
-NEXT = Qwen3NextConfig(**shape(
-    151936, 2048, 48, 16, 2, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
-    num_experts=512, num_experts_per_tok=10, linear_num_key_heads=16, linear_num_value_heads=32,
-    linear_key_head_dim=128, linear_value_head_dim=128))
+GEMMA4 = dict(head_dim=256, global_head_dim=512, attention_k_eq_v=True, hidden_size_per_layer_input=0,
+              sliding_window=1024, tie_word_embeddings=True)
+GEMMA4_31B = Gemma4TextConfig(**shape(262144, 5376, 60, 32, 16, intermediate_size=21504, num_global_key_value_heads=4,
+                                      **GEMMA4))
+LINEAR = dict(head_dim=256, linear_num_key_heads=16, linear_key_head_dim=128, linear_value_head_dim=128)
+QWEN35_9B = Qwen3_5TextConfig(**shape(248320, 4096, 32, 16, 4, intermediate_size=12288, linear_num_value_heads=32,
+                                      **LINEAR))
+QWEN35_27B = Qwen3_5TextConfig(**shape(248320, 5120, 64, 24, 4, intermediate_size=17408, linear_num_value_heads=48,
+                                       **LINEAR))
 
 # %% [markdown]
 # Mixtures of experts read a part of their weights for each token.
 
 # %%
-OSS_20B = GptOssConfig(**shape(201088, 2880, 24, 64, 8, intermediate_size=2880, head_dim=64, sliding_window=128,
-                               num_local_experts=32, num_experts_per_tok=4))
+def gpt_oss(layers, experts):
+    return GptOssConfig(**shape(201088, 2880, layers, 64, 8, intermediate_size=2880, head_dim=64, sliding_window=128,
+                                num_local_experts=experts, num_experts_per_tok=4))
+
+
+GEMMA4_MOE = Gemma4TextConfig(**shape(
+    262144, 2816, 30, 16, 8, intermediate_size=2112, num_global_key_value_heads=2, enable_moe_block=True,
+    num_experts=128, top_k_experts=8, moe_intermediate_size=704, **GEMMA4))
+QWEN35_MOE = Qwen3_5MoeTextConfig(**shape(
+    248320, 2048, 40, 16, 2, moe_intermediate_size=512, shared_expert_intermediate_size=512, num_experts=256,
+    num_experts_per_tok=8, linear_num_value_heads=32, **LINEAR))
+NEXT = Qwen3NextConfig(**shape(
+    151936, 2048, 48, 16, 2, moe_intermediate_size=512, shared_expert_intermediate_size=512, num_experts=512,
+    num_experts_per_tok=10, linear_num_value_heads=32, **LINEAR))
 QWEN_MOE = Qwen3MoeConfig(**shape(151936, 2048, 48, 32, 4, intermediate_size=6144, moe_intermediate_size=768,
                                   head_dim=128, num_experts=128, num_experts_per_tok=8))
 MIXTRAL = MixtralConfig(**shape(32000, 4096, 32, 32, 8, intermediate_size=14336, num_local_experts=8,
                                 num_experts_per_tok=2))
+# %%
 MODELS = DENSE | {
     "Mistral-7B-v0.1": ("sliding", MISTRAL, 7.24),
     "Falcon-Mamba-7B": ("state space", MAMBA, 7.27),
+    "Qwen3.5-9B": ("3 of 4 layers linear", QWEN35_9B, 9),
     "Gemma-3-12B": ("5 of 6 layers sliding", GEMMA, 11.77),
     "DeepSeek-V2-Lite": ("MLA", DEEPSEEK_LITE, 15.7),
-    "gpt-oss-20b": ("every second layer sliding", OSS_20B, 20.9),
+    "gpt-oss-20b": ("every second layer sliding", gpt_oss(24, 32), 20.9),
+    "Gemma-4-26B-A4B": ("5 of 6 layers sliding", GEMMA4_MOE, 25.2),
+    "Qwen3.5-27B": ("3 of 4 layers linear", QWEN35_27B, 27),
+    "Gemma-4-31B": ("5 of 6 layers sliding", GEMMA4_31B, 30.7),
+    "Qwen3.5-35B-A3B": ("3 of 4 layers linear", QWEN35_MOE, 35),
+    "gpt-oss-120b": ("every second layer sliding", gpt_oss(36, 128), 117),
     "Qwen3-30B-A3B": ("GQA", QWEN_MOE, 30.5),
     "Mixtral-8x7B": ("GQA", MIXTRAL, 46.7),
     "Qwen3-Next-80B-A3B": ("3 of 4 layers linear", NEXT, 80),
@@ -169,13 +194,13 @@ def active(name):
     """Parameters that one token reads."""
     config, counts = MODELS[name][1], ("num_local_experts", "n_routed_experts", "num_experts")
     number = next((getattr(config, count) for count in counts if getattr(config, count, None)), 1)
-    chosen = getattr(config, "num_experts_per_tok", None) or 1
+    chosen = getattr(config, "num_experts_per_tok", None) or getattr(config, "top_k_experts", None) or 1
     return total(name) - experts_of(BUILT[name]) * (1 - chosen / number)
 
 
 off = {name: abs(total(name) / 1e9 / published - 1) for name, (*_, published) in MODELS.items()}
-claim("parameters-off", "Largest difference between the parameters counted here and the published number, sixteen "
-      "models", 100 * max(off.values()), "%", kind="derived", at_most=1)
+claim("parameters-off", "Largest difference between the parameters counted here and the published number, "
+      "twenty-two models", 100 * max(off.values()), "%", kind="derived", at_most=1)
 
 # %% [markdown]
 # ## Weights: bytes for each format
@@ -251,6 +276,8 @@ def layer_numbers(config, kind, tokens):
     """Numbers that one layer keeps of one sequence, by the formula."""
     if getattr(config, "kv_lora_rank", None):
         return (config.kv_lora_rank + config.qk_rope_head_dim) * tokens
+    if isinstance(config, Gemma4TextConfig):  # its full layers have fewer, larger heads
+        config = config.per_layer_config[kind]
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     kept = min(tokens, config.sliding_window) if kind == "sliding_attention" else tokens
     return 2 * config.num_key_value_heads * head * kept
@@ -312,16 +339,19 @@ def allocated(name, tokens):
 # runs token by token.
 
 # %%
-LENGTHS = {name: 8192 if "sliding" in attention else 2048 for name, (attention, *_) in MODELS.items()}
-LENGTHS |= {"Falcon-Mamba-7B": 16, "Qwen3-Next-80B-A3B": 256}
+def length_for(attention):
+    return 8192 if "sliding" in attention else 256 if "linear" in attention else 2048
+
+
+LENGTHS = {name: length_for(attention) for name, (attention, *_) in MODELS.items()} | {"Falcon-Mamba-7B": 16}
 ALLOCATED = {name: allocated(name, length) for name, length in LENGTHS.items()}
 wrong = {name: abs(ALLOCATED[name][1] / cache_bytes(name, LENGTHS[name]) - 1) for name in MODELS}
 claim("cache-off", "Largest difference between the formula of the KV cache and the bytes that transformers "
-      "allocates, sixteen models", 100 * max(wrong.values()), "%", kind="traced", at_most=0.1)
+      "allocates, twenty-two models", 100 * max(wrong.values()), "%", kind="traced", at_most=0.1)
 
 # %%
 SHORT, LONG = 8192, 131072
-table("models", "Sixteen models: weights in GiB, and the KV cache of one sequence in bf16",
+table("models", "Twenty-two models: weights in GiB, and the KV cache of one sequence in bf16",
       {"model": "Model", "attention": "Attention", "parameters": "Parameters, billions", "active": "Active, billions",
        "bf16": "Weights in bf16, GiB", "eight": "8-bit, GiB", "four": "4-bit, GiB",
        "short": "Cache at 8,192 tokens, GiB", "long": "Cache at 131,072 tokens, GiB"},
