@@ -1,4 +1,4 @@
-"""Can the GPUs of this machine write into each other's memory? Without that, NCCL goes through host memory."""
+"""Can the GPUs of this machine write into each other's memory, and does what they write arrive?"""
 
 import torch
 
@@ -9,3 +9,11 @@ for one in range(count):
     print(f"GPU {one}, {torch.cuda.get_device_name(one)}: reaches {reached or 'no other'}")
 print(f"{count} GPUs")
 # --8<-- [end:peers]
+
+# --8<-- [start:copies]
+numbers = torch.randn(64 * 2**20)  # 256 MiB
+for one in range(torch.cuda.device_count()):
+    for other in range(torch.cuda.device_count()):
+        copied = numbers.to(f"cuda:{one}").to(f"cuda:{other}").cpu()
+        print(f"GPU {one} to {other}: {'right' if torch.equal(numbers, copied) else 'DAMAGED'}")
+# --8<-- [end:copies]

@@ -1,6 +1,7 @@
 """docs/training/adapters-and-offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import copy
+import inspect
 import json
 import re
 import tempfile
@@ -19,19 +20,26 @@ from peft.optimizers import create_loraplus_optimizer
 from programs import ROOT, SNIPPETS, run
 from safetensors.torch import load_file, save_file
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
+    CompressedTensorsConfig,
     FalconMambaConfig,
+    FineGrainedFP8Config,
+    GgufConfig,
     GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    Mxfp4Config,
     PrinterCallback,
     Qwen3MoeConfig,
     Trainer,
     TrainingArguments,
     set_seed,
 )
+from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+from transformers.trainer_utils import validate_quantization_for_training
 
 from dryrun.trace import fake, training_step
 from dryrun.tracker import Tracker
@@ -301,6 +309,37 @@ def test_trainer_refuses_a_quantized_model_without_adapters(checkpoint):
     with pytest.raises(ValueError) as failed:
         trained(quantized(checkpoint))
     assert raised(failed) == error("purely_quantized")
+
+
+def trainable(method, **settings):
+    """Whether Trainer lets adapters be trained on a checkpoint of that format: transformers' own answer."""
+    quantizer = types.SimpleNamespace(quantization_config=types.SimpleNamespace(**settings), **settings)
+    return AUTO_QUANTIZER_MAPPING[method].is_trainable.fget(quantizer)
+
+
+def test_which_quantized_checkpoints_trainer_trains_adapters_on():
+    yes = ("bitsandbytes_4bit", "bitsandbytes_8bit", "gptq", "hqq", "quanto", "fp8")
+    no = ("mxfp4", "gguf", "nvfp4", "auto-round", "higgs", "fbgemm_fp8")
+    assert all(trainable(method) is True for method in yes)
+    assert all(trainable(method) is False for method in no)
+    assert trainable("compressed-tensors", use_fp8_kernel=False) and not trainable("compressed-tensors", use_fp8_kernel=True)
+    assert trainable("torchao", quant_type=Int8WeightOnlyConfig()) and not trainable("torchao", quant_type=Int4WeightOnlyConfig())
+    for config in (FineGrainedFP8Config, CompressedTensorsConfig, Mxfp4Config, GgufConfig):
+        assert "dequantize" in inspect.signature(config).parameters
+
+
+def test_trainer_refuses_adapters_on_a_format_that_it_does_not_train():
+    model = get_peft_model(AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)), LoraConfig(task_type="CAUSAL_LM"))
+    model.is_quantized, model.hf_quantizer = True, types.SimpleNamespace(
+        is_trainable=False, quantization_config=types.SimpleNamespace(quant_method="gguf")
+    )
+    with pytest.raises(ValueError) as failed:
+        validate_quantization_for_training(model)
+    assert raised(failed) == error("no_training")
+
+
+def test_peft_wants_gptqmodel_7():
+    assert 'GPTQMODEL_MINIMUM_VERSION = packaging.version.parse("7.0.0")' in inspect.getsource(peft.import_utils)
 
 
 def test_after_an_evaluation_on_a_cpu_with_avx512_bf16_the_gradients_of_a_4_bit_model_are_wrong(checkpoint):

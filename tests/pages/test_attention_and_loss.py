@@ -38,7 +38,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.integrations import hub_kernels
+from transformers.integrations import hub_kernels, sdpa_attention
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_flash_attention_utils import (
@@ -100,6 +100,22 @@ def built_in():
 @functools.cache
 def answers_only():
     return load("attention_and_loss/answers_only.py")
+
+
+def test_transformers_can_be_told_to_copy_the_heads():
+    run("attention_and_loss/copy_heads.py")
+    _, heads, options = calls(llama(), input_ids=ids())
+    assert heads == 1 and options["enable_gqa"]
+    with mock.patch.object(sdpa_attention, "use_gqa_in_sdpa", lambda *_: False):
+        _, heads, options = calls(llama(), input_ids=ids())
+    assert heads == SMALL["num_attention_heads"] and not options.get("enable_gqa")
+
+
+@pytest.mark.parametrize("name", ["deberta_v2.DebertaV2", "mpnet.MPNet", "longformer.Longformer", "led.LED", "big_bird.BigBird"])
+def test_these_models_have_eager_attention_alone(name):
+    folder, _, model = name.partition(".")
+    module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+    assert getattr(module, f"{model}PreTrainedModel")._supports_sdpa is False
 
 
 @pytest.fixture

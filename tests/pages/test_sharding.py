@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -168,6 +170,24 @@ def test_a_save_over_the_last_checkpoint_that_is_cut_short_leaves_one_that_loads
     state = {"weight": torch.full((4,), 7.0)}
     dcp.load(state, checkpoint_id=tmp_path)
     assert state["weight"].tolist() == [1.0] * 4  # of the second save, by the metadata of the first
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_deepspeed_checkpoint_of_2_processes_goes_on_with_4_when_it_is_converted(stage, alone):
+    first = run("sharding/zero_checkpoint.py", stage, processes=2, timeout=900)
+    converted = run("sharding/to_universal.sh", start=first.folder)
+    second = run("sharding/zero_checkpoint.py", stage, "universal", processes=4, start=converted.folder, timeout=900)
+    assert losses(first.ranks[0].stdout + second.ranks[0].stdout) == pytest.approx(alone[:4], abs=TOLERANCE)
+
+
+def test_only_zero_3_is_converted_without_the_missing_state():
+    command = (FOLDER / "to_universal.sh").read_text().replace("--inject_missing_state", "")
+    for stage in (2, 3):
+        first = run("sharding/zero_checkpoint.py", stage, processes=2, timeout=900)
+        said = subprocess.run(command.replace("python", sys.executable, 1), shell=True, cwd=first.folder, capture_output=True,
+                              text=True)  # fmt: skip
+        missing = "Required universal_checkpoint_info state is missing" in said.stderr
+        assert (missing, bool(said.returncode)) == (stage == 2, stage == 2), said.stderr
 
 
 def test_from_pretrained_loads_what_the_program_exported(alone):

@@ -13,6 +13,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 import yaml
 from accelerate import Accelerator
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
 from programs import ROOT, run
 from shards import IDS, TINY, backward, message_of, raised, sharded
 from torch.distributed.device_mesh import init_device_mesh
@@ -89,6 +91,33 @@ def test_a_mesh_larger_than_the_world_is_refused(mesh):
 def test_ranks_that_do_not_divide_into_nodes_are_refused():
     refused = run("sharding/hsdp.py", 3, processes=4, check=False)
     assert refused.returncode and ": ".join(error("nodes")) in refused.stderr
+
+
+def test_a_deepspeed_checkpoint_is_refused_by_another_number_of_processes():
+    first = run("sharding/zero_checkpoint.py", 2, processes=2, timeout=900)
+    refused = run("sharding/zero_checkpoint.py", 2, "as-it-is", processes=4, start=first.folder, check=False, timeout=900)
+    assert refused.returncode and ": ".join(error("world_size")) in refused.stderr
+
+
+def layers_wrapped(model, **options):
+    """Which layers of a Llama get a unit of their own from Accelerate."""
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap", **options)
+    policy = fsdp2_prepare_auto_wrap_policy(plugin, model)
+    return [policy(layer) for layer in model.model.layers]
+
+
+def test_trainer_wraps_the_layers_that_a_model_names_and_none_where_it_names_none():
+    model = AutoModelForCausalLM.from_config(TINY)
+    assert all(layers_wrapped(model))
+    model._no_split_modules = None
+    assert not any(layers_wrapped(model))
+    assert all(layers_wrapped(model, transformer_cls_names_to_wrap=["LlamaDecoderLayer"]))
+
+
+def test_the_name_of_another_models_layer_is_refused():
+    with pytest.raises(ValueError) as failed:
+        layers_wrapped(AutoModelForCausalLM.from_config(TINY), transformer_cls_names_to_wrap=["MistralDecoderLayer"])
+    assert raised(failed) == error("layer_class")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11: the message is that of a machine without a GPU")

@@ -58,6 +58,7 @@ from transformers import (
 )
 from transformers.models.bart.modeling_bart import BartDecoder
 from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
+from trl.trainer import sft_trainer
 
 ERRORS = SNIPPETS / "throughput" / "errors"
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
@@ -292,6 +293,32 @@ def test_rows_of_different_length_need_a_collator_that_pads():
 
 def test_group_by_length_is_no_argument_any_more():
     assert raised(TrainingArguments, "out", group_by_length=True) == error("group_by_length")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_column_of_lengths_is_used_only_if_unused_columns_stay(kept, tmp_path, monkeypatch):
+    given = []
+
+    class Seen(LengthGroupedSampler):
+        def __init__(self, *args, lengths=None, **options):
+            given.append(lengths and list(lengths))
+            super().__init__(*args, lengths=lengths, **options)
+
+    monkeypatch.setattr("transformers.trainer.LengthGroupedSampler", Seen)
+    rows = datasets.Dataset.from_dict({"input_ids": [[1]] * 4, "labels": [[1]] * 4, "length": [4, 3, 2, 1]})
+    arguments = TrainingArguments(
+        str(tmp_path), use_cpu=True, train_sampling_strategy="group_by_length", remove_unused_columns=not kept
+    )
+    Trainer(llama(), arguments, train_dataset=rows).get_train_dataloader()
+    assert given == [[4, 3, 2, 1] if kept else None]
+
+
+@pytest.mark.parametrize("rows", [[[5, 6, 7], [8, 9]], [[5, 6, 7, 8, 9]]], ids=["padding-free", "packed"])
+def test_the_collator_of_sft_trainer_sends_positions_and_borders_and_no_mask(rows):
+    examples = [{"input_ids": row} | ({"seq_lengths": [3, 2]} if len(rows) == 1 else {}) for row in rows]
+    batch = sft_trainer.DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)(examples)
+    assert "attention_mask" not in batch and batch["cu_seq_lens_q"].tolist() == [0, 3, 5]
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1]]
 
 
 def test_group_by_length_is_a_sampling_strategy_and_needs_the_lengths():
