@@ -1,6 +1,7 @@
 """docs/training/adapters-and-offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import copy
+import importlib.util
 import inspect
 import json
 import re
@@ -338,8 +339,11 @@ def test_trainer_refuses_adapters_on_a_format_that_it_does_not_train():
     assert raised(failed) == error("no_training")
 
 
-def test_peft_wants_gptqmodel_7():
-    assert 'GPTQMODEL_MINIMUM_VERSION = packaging.version.parse("7.0.0")' in inspect.getsource(peft.import_utils)
+def test_peft_wants_gptqmodel_7(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(peft.import_utils.importlib_metadata, "version", {"gptqmodel": "6.9.9"}.__getitem__)
+    with pytest.raises(ImportError, match=r"6\.9\.9.*`7\.0\.0` or higher"):
+        peft.import_utils.is_gptqmodel_available.__wrapped__()
 
 
 def test_after_an_evaluation_on_a_cpu_with_avx512_bf16_the_gradients_of_a_4_bit_model_are_wrong(checkpoint):

@@ -115,7 +115,9 @@ def test_transformers_can_be_told_to_copy_the_heads():
 def test_these_models_have_eager_attention_alone(name):
     folder, _, model = name.partition(".")
     module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
-    assert getattr(module, f"{model}PreTrainedModel")._supports_sdpa is False
+    base = getattr(module, f"{model}Model")
+    with pytest.raises(ValueError, match="does not support an attention implementation through torch.nn.functional.scaled_dot"):
+        base(base.config_class(attn_implementation="sdpa", num_hidden_layers=1))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import yaml
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+from peft import LoraConfig, get_peft_model
 from programs import ROOT, run
 from shards import IDS, TINY, backward, message_of, raised, sharded
 from torch.distributed.device_mesh import init_device_mesh
@@ -97,6 +98,15 @@ def test_a_deepspeed_checkpoint_is_refused_by_another_number_of_processes():
     first = run("sharding/zero_checkpoint.py", 2, processes=2, timeout=900)
     refused = run("sharding/zero_checkpoint.py", 2, "as-it-is", processes=4, start=first.folder, check=False, timeout=900)
     assert refused.returncode and ": ".join(error("world_size")) in refused.stderr
+
+
+def test_an_adapter_that_was_saved_empty_does_not_load():
+    config = LoraConfig(target_modules=["q_proj"], layers_to_transform=[0], task_type="CAUSAL_LM")
+    model = get_peft_model(AutoModelForCausalLM.from_config(TINY), config)
+    saved = dict.fromkeys((name for name in model.state_dict() if "lora_A" in name), torch.empty(0))
+    with pytest.raises(RuntimeError) as failed:
+        model.load_state_dict(saved, strict=False)
+    assert raised(failed) == error("size_zero")
 
 
 def layers_wrapped(model, **options):
