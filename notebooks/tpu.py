@@ -24,7 +24,7 @@
 #
 # *What to expect.*
 #
-# - A chip has less memory than a data-centre GPU, so even a model of 8 billion
+# - A chip has less memory than a data-center GPU, so even a model of 8 billion
 #   parameters needs a slice.
 # - Each new shape is a new program.
 # - Data parallelism sends the gradients, FSDP also the weights, and tensor
@@ -560,6 +560,20 @@ table("throughput", "Training with MaxText 0.2.0 in bf16",
        for model, chip, chips_, length, mfu, tokens in REACHED], kind="cited", source=MAXTEXT)
 claim("tokens-hour", "Tokens on which one v6e chip trains Llama 3.1 8B in an hour at MaxText's 7,207 tokens/s",
       7207 * 3600 / 1e6, "million", kind="derived", at_least=25, at_most=27)
+
+# %% [markdown]
+# ## What came out, and what to do
+#
+# - **Count the slice first.** Weights, gradients and AdamW need the memory of several
+#   chips, even for a model of 8 billion parameters. FSDP divides them.
+# - **Pad to a few lengths.** XLA compiles each new shape, in training and in generation.
+#   Powers of two keep the programs few, at the price of some padding.
+# - **Take data parallelism or FSDP before tensor parallelism.** The first two send what
+#   the weights weigh. The third sends activations in every layer, and more of them where
+#   the attention is not written for JAX.
+# - **Leave the losses to the test.** Every layout gave the losses of PyTorch, up to
+#   rounding. A layout that gives others is wrong.
+# - **Judge the first step apart.** It holds the compilation.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.

@@ -338,3 +338,29 @@ def test_a_run_of_the_project_itself_has_no_such_line(monkeypatch):
     assert session.readers_session() == "a reader's"
     monkeypatch.setenv("EVIDENCE_RUN", "tiny")
     assert session.readers_session() is None
+
+
+def second_cells():
+    for name in NAMES:
+        codes = [cell.source for cell in notebooks.read_source(name).cells if cell.cell_type == "code"]
+        if "find_spec" in codes[1]:
+            yield name, codes[1]
+
+
+@pytest.mark.parametrize(("name", "source"), list(second_cells()))
+def test_a_cell_that_installs_more_leaves_nothing_out_because_the_install_cell_brought_a_part_of_it(name, source):
+    """It looks whether a module is there. In Colab, after the install cell, the pinned packages are, and others not."""
+    there, asked = set(after(name, pins_of(name))), []
+
+    def find_spec(module):
+        return SimpleNamespace() if canonicalize_name(module) in there else None
+
+    session_of = {
+        "importlib": SimpleNamespace(util=SimpleNamespace(find_spec=find_spec)),
+        "subprocess": SimpleNamespace(run=lambda command, **_: asked.extend(command)),
+        "sys": sys,
+    }
+    exec(source, session_of)
+    said = {canonicalize_name(package) for package in re.findall(r'"([\w.-]+?)(?:\[\w+\])?==[\w.]+"', source)}
+    installed = {canonicalize_name(re.split(r"[\[=]", word)[0]) for word in asked}
+    assert said and said <= there | installed

@@ -53,7 +53,7 @@ FORGED = {
     "a script as a CPU": (["machine", "cpu"], [SCRIPT, "</title>", "A\nB", "A\x00", TURNED, 7, True, None, "y" * 200, "Other CPU"]),
     "another name of the machine": (["machine", "name"], ["exact", "My Laptop", "../../x", "", "a" * 99, SCRIPT, 1, None, "nvidia-h200", "test-cpu-64core"]),
     "cores": (["machine", "cores"], [0, -1, 2.5, "2", None, 10**9, True, [2], 1e308, 4097]),
-    "memory": (["machine", "memory_gib"], [0, -8, "8", 1e9, True, [8], {}, 0.01, 1e308, -0.1]),
+    "memory": (["machine", "memory_gib"], [0, -8, "8", 99_999, True, [8], {}, 0.01, 1e308, -0.1]),
     "a GPU on a CPU run": (["machine", "gpu"], ["NVIDIA H200", SCRIPT, TURNED, 1, None, "", [], {}, "z" * 61, "NVIDIA\tH200"]),
     "features": (["machine", "cpu_features"], ["avx2", [SCRIPT], [1], [None], ["a b"], ["x" * 21], ["avx2"] * 21, {}, 3, [["avx2"]]]),
     "a fingerprint": (["machine", "fingerprint"], ["", "0123abc", "0123ABCD", 1234, None, "0123abcd0", SCRIPT, "zzzzzzzz", [], "0123abcd\n"]),

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 from programs import ROOT, SNIPPETS, run
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.scripts import vllm_serve
 
 from evidence.site.links import anchors_of
 
@@ -326,11 +328,20 @@ def test_the_metrics_of_the_page_are_logged(tried):
 
 
 def test_the_server_and_the_training_are_given_other_gpus():
-    stand_ins = {name: 'echo "$CUDA_VISIBLE_DEVICES: $@"' for name in ("trl", "accelerate")}
+    says = 'echo "$CUDA_VISIBLE_DEVICES: $@"'
+    stand_ins = {"vllm": f"{says}; touch up", "accelerate": f"until [ -e up ]; do sleep 0.1; done; {says}"}
     server, training = sorted(run("post_training/server.sh", stand_ins=stand_ins).stdout.splitlines(), reverse=True)
     assert not set(server.split(":")[0].split(",")) & set(training.split(":")[0].split(","))
     assert f"--num_processes {len(training.split(':')[0].split(','))} " in training
     assert f"--tensor-parallel-size {len(server.split(':')[0].split(','))}" in server
+
+
+def test_the_server_has_the_options_that_trl_would_give_it():
+    asked = vllm_serve.build_command(vllm_serve.ScriptArguments(model="Qwen/Qwen3-8B", tensor_parallel_size=2))
+    said = shlex.split((SNIPPETS / "post_training/server.sh").read_text().replace("\\\n", " "), comments=True)
+    imposed = asked[asked.index("--weight-transfer-config") :]
+    assert said[: said.index("&")][-len(imposed) :] == imposed
+    assert "VLLM_SERVER_DEV_MODE=1" in said
 
 
 def test_the_install_line_names_the_versions_that_the_tests_use():
