@@ -107,7 +107,7 @@ def test_gaudi_is_taken_for_lazy_unless_one_says_otherwise():
     assert 'os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"' in inspect.getsource(import_utils.is_torch_hpu_available)
 
 
-def test_on_neuron_cores_the_trainer_refuses_and_names_optimum_neuron():
+def test_on_neuron_cores_the_trainer_names_optimum_neuron():
     source = inspect.getsource(training_args)
     assert "Please use the NeuronTrainer from optimum[neuron]" in source
 
