@@ -206,7 +206,7 @@ def test_a_permutation_test_counts_signs():
 # The objective
 
 
-def test_the_default_objective_is_the_sum_of_all_metrics_or_the_loss_alone():
+def test_the_default_objective_is_the_sum_of_the_other_metrics_or_the_loss_alone():
     loss = {"eval_loss": 0.5, "epoch": 1.0, "eval_runtime": 9.0, "eval_samples_per_second": 3.0}
     assert default_compute_objective(loss) == 0.5
     assert default_compute_objective(loss | {"eval_accuracy": 0.75, "eval_f1": 0.5}) == 1.25
