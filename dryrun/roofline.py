@@ -45,7 +45,7 @@ CACHES = {
 }
 UNITS = {"hopper": 132, "blackwell": 148}
 RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
-MEMORY_ALONE = "Its memory needs no such figures: give the model's config.json, without --gpu"
+MEMORY_ALONE = "The memory of a step is traced without a GPU: give the model's config.json, and leave --gpu out"
 POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
 
 

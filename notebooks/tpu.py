@@ -571,9 +571,9 @@ claim("tokens-hour", "Tokens on which one v6e chip trains Llama 3.1 8B in an hou
 # - **Take data parallelism or FSDP before tensor parallelism.** The first two send what
 #   the weights weigh. The third sends activations in every layer, and more of them where
 #   the attention is not written for JAX.
-# - **Leave the losses to the test.** Every layout gave the losses of PyTorch, up to
-#   rounding. A layout that gives others is wrong.
-# - **Judge the first step apart.** It holds the compilation.
+# - **Compare the losses once.** Every layout gave those of PyTorch, up to rounding. A
+#   layout that gives others has an error.
+# - **Leave the first step out of a timing.** It holds the compilation.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.
