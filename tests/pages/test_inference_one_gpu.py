@@ -8,7 +8,6 @@ import re
 import warnings
 from pathlib import Path
 
-import numpy
 import pytest
 import torch
 import yaml
@@ -16,16 +15,13 @@ from built import ROOT
 from programs import SNIPPETS, load, run, too_much_to_read
 from torchao.quantization import Int4WeightOnlyConfig
 from transformers import (
-    AutomaticSpeechRecognitionPipeline,
     AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     BitsAndBytesConfig,
     CompileConfig,
     DeepseekV3Config,
     DiffusionGemmaForBlockDiffusion,
     DynamicCache,
     FineGrainedFP8Config,
-    Gemma3Config,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     Gemma4TextConfig,
@@ -34,29 +30,18 @@ from transformers import (
     GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
-    LlavaConfig,
     NVFP4Config,
-    Pipeline,
-    Qwen2_5_VLConfig,
-    Qwen2VLImageProcessorPil,
     Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
     StaticCache,
     TorchAoConfig,
-    WhisperConfig,
-    WhisperFeatureExtractor,
-    WhisperForConditionalGeneration,
     set_seed,
 )
 from transformers.cli import serve
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
-from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.integrations import nvfp4
-from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
-from transformers.models.pixtral.image_processing_pil_pixtral import get_resize_output_image_size
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from transformers.quantizers import quantizer_nvfp4
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AutoHfQuantizer
 from transformers.utils.logging import warning_once
@@ -70,7 +55,6 @@ SHAPE = dict(
     bos_token_id=None, eos_token_id=None, pad_token_id=0,
 )  # fmt: skip
 PROMPT = torch.arange(5, 37)[None]
-IMAGES = "inference_one_gpu/images.py"
 CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 
 
@@ -166,10 +150,7 @@ def said():
         ("inference_one_gpu/prefix.py", "200 tokens of prefix computed once"),
         ("inference_one_gpu/chunked.py", "[128, 128, 128, 116, 1, 1, 1]"),
         ("inference_one_gpu/speculative.py", "greedy: 48 passes, 1.0 tokens for each"),
-        ("inference_one_gpu/embeddings.py", "(30, 64)"),
-        ("inference_one_gpu/images.py", "at most 16384: 999 tokens from 3996 patches"),
         ("inference_one_gpu/longer.py", "40960 positions, now 131072: yarn"),
-        ("inference_one_gpu/rerank.py", "9 documents"),
     ],
 )
 def test_every_program_of_the_page_runs(name, says):
@@ -354,46 +335,6 @@ def test_a_checkpoint_of_modelopt_is_read_as_if_nothing_were_packed(caplog):
     assert AutoHfQuantizer.supports_quant_method({"quant_method": "compressed-tensors"})
 
 
-def test_whisper_pads_a_second_to_thirty():
-    extractor = WhisperFeatureExtractor()
-    lengths = [
-        extractor(numpy.zeros(16000 * seconds, dtype="float32"), sampling_rate=16000)["input_features"].shape[-1]
-        for seconds in (1, 30)
-    ]
-    assert lengths == [3000, 3000]
-    assert WhisperForConditionalGeneration._supports_sdpa and WhisperForConditionalGeneration._can_compile_fullgraph
-
-
-def test_the_pipeline_cuts_a_recording_in_advance_only_when_told_and_warns():
-    cut = inspect.signature(AutomaticSpeechRecognitionPipeline.preprocess).parameters["chunk_length_s"]
-    assert cut.default == 0
-    told = inspect.getsource(AutomaticSpeechRecognitionPipeline._sanitize_parameters)
-    assert "The results will not necessarily" in told and "ignore_warning=True" in told
-
-
-def tiny_whisper():
-    config = WhisperConfig(
-        vocab_size=100, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
-        encoder_ffn_dim=32, decoder_ffn_dim=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=3,
-    )  # fmt: skip
-    model = WhisperForConditionalGeneration(config).eval()
-    model.generation_config = GenerationConfig(
-        decoder_start_token_id=3, eos_token_id=2, pad_token_id=0, bos_token_id=1, return_timestamps=False
-    )
-    return model
-
-
-def test_more_than_one_window_needs_timestamps():
-    told = raised(tiny_whisper().generate, torch.randn(1, 80, 6000), max_new_tokens=4)[1]
-    assert told.startswith("You have passed more than 3000 mel input features") and "return_timestamps=True" in told
-
-
-def test_whisper_takes_a_batch_and_a_static_cache():
-    model, windows = tiny_whisper(), torch.randn(3, 80, 3000)
-    static = model.generate(windows, max_new_tokens=4, do_sample=False, cache_implementation="static")
-    assert torch.equal(static, model.generate(windows, max_new_tokens=4, do_sample=False))
-
-
 def test_transformers_has_no_eagle_and_no_medusa():
     folder = Path(inspect.getfile(GenerationConfig)).parent
     assert not [path for path in folder.glob("*.py") if re.search("eagle|medusa", path.read_text(), re.I)]
@@ -516,38 +457,6 @@ def test_several_answers_read_the_prompt_once_in_generate_batch_and_each_time_in
     assert read[0] == 4 * PROMPT.numel()
 
 
-def test_the_manager_of_a_server_knows_the_calls_of_the_page():
-    assert {"request_id", "streaming"} <= inspect.signature(ContinuousBatchingManager.add_request).parameters.keys()
-    assert {"request_id", "callback"} <= inspect.signature(
-        ContinuousBatchingManager.register_result_handler
-    ).parameters.keys()
-    assert "request_id" in inspect.signature(ContinuousBatchingManager.cancel_request).parameters
-    with llama().continuous_batching_context_manager(
-        generation_config=GenerationConfig(max_new_tokens=4, do_sample=False, eos_token_id=-1, pad_token_id=0),
-        continuous_batching_config=ContinuousBatchingConfig(num_blocks=16, page_size=32, max_batch_tokens=64),
-    ) as manager:
-        name = manager.add_request(PROMPT[0].tolist(), request_id="one")
-        answer = next(iter(manager.request_id_iter(name)))
-    assert len(answer.generated_tokens) == 4 and not answer.error
-
-
-def test_a_reranker_needs_the_logits_of_one_position():
-    made = load("inference_one_gpu/rerank.py")
-    ids = torch.nn.utils.rnn.pad_sequence(made.pairs[:4], batch_first=True, padding_side="left")
-    with torch.no_grad():
-        every = made.model(input_ids=ids, attention_mask=ids.ne(0).long()).logits
-    assert every.shape[1] == ids.shape[1]
-    expected = every[:, -1, [made.NO, made.YES]].softmax(-1)[:, 1]
-    assert torch.allclose(made.scores(made.pairs[:4]), expected, atol=1e-5)
-    assert 5.7 < 5 * 4096 * 151669 * 2 / 2**30 < 5.85
-
-
-def test_an_embedder_keeps_a_cache_unless_told_not_to():
-    model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=32)).model.eval()
-    assert model(PROMPT).past_key_values is not None
-    assert model(PROMPT, use_cache=False).past_key_values is None
-
-
 @pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
 def test_yarn_without_theta_gives_the_message_of_the_page(name, tmp_path):
     Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=32)).save_pretrained(tmp_path)
@@ -573,25 +482,12 @@ def test_int4_of_torchao_asks_for_a_package_unless_packed_in_tiles():
     assert Int4WeightOnlyConfig(int4_packing_format="tile_packed_to_4d").int4_packing_format == "tile_packed_to_4d"
 
 
-def test_qwen25_takes_every_frame_of_a_video_and_qwen3_samples_two_a_second():
-    models = Path(inspect.getfile(GenerationConfig)).parents[1] / "models"
-    older = (models / "qwen2_vl" / "video_processing_qwen2_vl.py").read_text()
-    newer = (models / "qwen3_vl" / "video_processing_qwen3_vl.py").read_text()
-    assert "do_sample_frames = False" in older and "temporal_patch_size = 2" in older
-    assert "do_sample_frames = True" in newer and "fps = 2" in newer
-    assert "t_bar * h_bar * w_bar > max_pixels" in newer and "t_bar" not in older
-
-
 def test_scores_are_kept_in_fp32_for_each_new_token():
     answer = llama().generate(
         PROMPT, max_new_tokens=3, do_sample=False, output_logits=True, return_dict_in_generate=True
     )
     assert [(row.shape[-1], row.dtype) for row in answer.logits] == [(500, torch.float32)] * 3
     assert 9.0 < 151936 * 4 * 16 * 1000 / 2**30 < 9.1
-
-
-def test_the_pipeline_says_that_it_is_in_a_loop():
-    assert "You seem to be using the pipelines sequentially on GPU" in inspect.getsource(Pipeline.__call__)
 
 
 def test_linear_states_count_when_the_program_asks_what_fits():
@@ -629,112 +525,6 @@ def test_the_names_of_continuous_batching_are_those_of_the_page():
         "auto_switch_to_flash",
     } <= fields.keys()
     assert ContinuousBatchingConfig().allow_block_sharing
-
-
-def test_serve_knows_the_options_of_the_page():
-    known = set(inspect.signature(serve.Serve.__init__).parameters)
-    words = (FOLDER / "serve.sh").read_text().split()
-    given = {word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")}
-    assert given == {"continuous_batching", "device", "dtype", "port"}
-    assert given <= known
-    assert inspect.signature(serve.Serve.__init__).parameters["continuous_batching"].default is False
-
-
-# Pictures
-
-
-PICTURES = ((768, 1024), (3000, 4000))
-
-
-def tokens_of_pictures():
-    """{model: its tokens for each picture}, by the processors of transformers and the limits of the published checkpoints."""
-    qwen = [smart_resize(*picture, 28, 4 * 28**2, 16384 * 28**2) for picture in PICTURES]
-    qwen3 = [smart_resize(*picture, 32, 64 * 32**2, 16384 * 32**2) for picture in PICTURES]
-    tiles = [get_optimal_tiled_canvas(picture, (448, 448), 1, 12) for picture in PICTURES]
-    rows = [get_resize_output_image_size(numpy.zeros((*picture, 3)), (1540, 1540), (28, 28)) for picture in PICTURES]
-    encoder = LlavaConfig().vision_config
-    return {
-        "LLaVA-1.5": [(encoder.image_size // encoder.patch_size) ** 2] * 2,
-        "Gemma 3": [Gemma3Config().mm_tokens_per_image] * 2,
-        "Mistral-Small-3.1": [high // 28 * (wide // 28 + 1) for high, wide in rows],
-        "InternVL3": [256 * (columns * lines + 1) for columns, lines in tiles],
-        "Qwen2.5-VL": [high * wide // 28**2 for high, wide in qwen],
-        "Qwen3-VL": [high * wide // 32**2 for high, wide in qwen3],
-    }
-
-
-def test_the_tokens_of_a_picture_are_those_of_the_processors():
-    text = PAGE.read_text()
-    rows = text[
-        text.index("| Model | Tokens | 1,024 x 768 |") : text.index("**What it costs.** A token of Qwen2.5-VL-7B")
-    ]
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows.strip().splitlines()[2:]]
-    shown = {name: [int(cell.replace(",", "")) for cell in (small, large)] for name, _, small, large, _ in cells}
-    assert shown == tokens_of_pictures()
-
-
-def test_a_picture_token_of_qwen_7b_keeps_56_kib_and_the_largest_picture_896_mib():
-    text = Qwen2_5_VLConfig(
-        text_config=dict(hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4)
-    ).text_config
-    layer = 2 * text.num_key_value_heads * (text.hidden_size // text.num_attention_heads) * 2
-    assert layer * text.num_hidden_layers == 56 * 2**10
-    assert 16384 * 56 * 2**10 == 896 * 2**20
-
-
-def test_fewer_pixels_are_fewer_tokens_and_less_cache():
-    found = re.findall(r"at most (\d+): (\d+) tokens from (\d+) patches, cache (\d+)", run(IMAGES).stdout)
-    most, tokens, patches, cache = ([int(row[column]) for row in found] for column in range(4))
-    assert all(fewer <= limit for fewer, limit in zip(tokens, most, strict=True))
-    assert patches == [4 * count for count in tokens]
-    assert tokens == sorted(tokens, reverse=True) and cache == sorted(cache, reverse=True) and cache[2] < cache[0] / 5
-
-
-def test_sdpa_runs_a_call_for_each_window_of_the_encoder(monkeypatch):
-    made, lengths = load(IMAGES), []
-    real = torch.nn.functional.scaled_dot_product_attention
-
-    def counted(query, *arguments, **options):
-        lengths.append(query.shape[-2])
-        return real(query, *arguments, **options)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
-    inputs = made.processor(
-        images=[made.picture], size={"shortest_edge": 3136, "longest_edge": 16384 * 28**2}, return_tensors="pt"
-    )
-    made.model.model.visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
-    assert len([length for length in lengths if length <= 64]) == 70  # one windowed layer, windows of 112 pixels
-    assert lengths.count(3996) == 1  # one full layer
-    encoder = Qwen2_5_VLConfig().vision_config
-    assert (encoder.depth, len(encoder.fullatt_block_indexes)) == (32, 4)
-
-
-def test_each_part_takes_its_own_attention_and_one_dtype():
-    parts = {"vision_config": "eager", "text_config": "sdpa"}
-    config = load(IMAGES).config
-    model = AutoModelForImageTextToText.from_config(config, attn_implementation=parts, dtype=torch.bfloat16)
-    assert model.model.visual.config._attn_implementation == "eager"
-    assert model.model.language_model.config._attn_implementation == "sdpa"
-    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
-
-
-def test_max_pixels_works_when_the_processor_is_made_and_warns_in_a_call():
-    picture = load(IMAGES).picture
-    limit = 128 * 28**2
-    made = Qwen2VLImageProcessorPil(max_pixels=limit)(images=[picture], return_tensors="pt")
-    assert int(made["image_grid_thw"].prod()) // 4 <= 128
-    with pytest.warns(FutureWarning, match="size="):
-        Qwen2VLImageProcessorPil()(images=[picture], min_pixels=3136, max_pixels=limit, return_tensors="pt")
-
-
-def test_picture_tokens_that_are_cut_off_give_the_message_of_the_page():
-    made = load(IMAGES)
-    assert raised(made.model, made.ids[:, :-10], **made.inputs) == error("image_tokens")
-
-
-def test_continuous_batching_takes_token_ids_and_no_pixels():
-    assert "pixel_values" not in inspect.signature(LlamaForCausalLM.generate_batch).parameters
-    assert inspect.signature(LlamaForCausalLM.generate_batch).parameters["inputs"].annotation == list[list[int]]
 
 
 # Questions
