@@ -19,6 +19,7 @@ from bitsandbytes.nn import Linear4bit
 from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
 from peft.optimizers import create_loraplus_optimizer
 from programs import ROOT, SNIPPETS, run
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig
@@ -34,6 +35,7 @@ from transformers import (
     LlamaForCausalLM,
     Mxfp4Config,
     PrinterCallback,
+    Qwen3_5TextConfig,
     Qwen3MoeConfig,
     Trainer,
     TrainingArguments,
@@ -701,6 +703,36 @@ def test_only_cat_gives_the_weighted_sum_of_two_adapters():
 def test_a_hybrid_has_adapters_in_each_layer_where_the_names_are_given():
     said = run("adapters_and_offload/hybrid.py").stdout
     assert "mamba.in_proj" in said and "layers with adapters: 2" in said
+
+
+def test_heads_that_loading_drops_are_copied_beside_the_tuned_weights(tmp_path):
+    torch.manual_seed(0)
+    config = Qwen3_5TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=2, head_dim=16,
+        num_key_value_heads=1, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+    )  # fmt: skip
+    original, tuned = tmp_path / "original", tmp_path / "tuned"
+    AutoModelForCausalLM.from_config(config).save_pretrained(original)
+    weights = load_file(original / "model.safetensors")
+    heads = {"mtp.norm.weight": torch.ones(32), "mtp.fc.weight": torch.randn(32, 64)}
+    save_file(weights | heads, original / "model.safetensors", metadata={"format": "pt"})
+    AutoModelForCausalLM.from_pretrained(original).save_pretrained(tuned)
+    assert not heads.keys() & load_file(tuned / "model.safetensors").keys()
+    said = run("adapters_and_offload/copy_heads.py", "original", "tuned", start=tmp_path)
+    assert said.stdout.splitlines()[-1] == "2 weights of the heads copied"
+    names = json.loads((said.folder / "tuned" / "model.safetensors.index.json").read_text())["weight_map"]
+    assert names.keys() == weights.keys() | heads.keys()
+    for name, file in names.items():
+        with safe_open(said.folder / "tuned" / file, "pt") as kept:
+            assert torch.equal(kept.get_tensor(name), (weights | heads)[name])
+
+
+def test_the_loss_of_training_that_rounds_is_that_of_the_rounded_model():
+    said = run("adapters_and_offload/quantization_aware.py").stdout
+    found = re.findall(r"^loss .* (\S+)$", said, re.MULTILINE)
+    training, saved, rounded = map(float, found)
+    assert training == pytest.approx(rounded, abs=2e-4)
+    assert abs(saved - rounded) > 1e-3
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["in_proj", "out_proj"]])
