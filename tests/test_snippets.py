@@ -109,6 +109,7 @@ KNOWN = [
         "a configuration keeps keywords that it does not declare",
     ),
     ("inference_many_gpus/experts.py", "`head_dim`", "the same"),
+    ("adapters_and_offload/quantization_aware.py", "`int4`", "torch has this dtype, and its stubs do not"),
     ("recipes/quantize_encoder.py", "`nncf`", "a package of .venv/optimum-intel, which test_recipes.py runs it with"),
     ("model_parallelism/experts_transformers.py", "`head_dim`", "the same"),
     ("model_parallelism/context_parallel.py", "`attn_implementation`", "the base of all configurations takes it"),

@@ -1,5 +1,6 @@
 """Do driver, GPU, torch and extensions fit each other? Prints a line for each, and what is wrong with it."""
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,19 @@ def build():
 
 
 def architecture():
+    """Kernels of one major number run on every later minor number: an RTX 4090 (8.9) takes those of 8.6."""
     if not torch.cuda.is_available():
         return "torch sees no GPU"
-    wanted = "sm_{}{}".format(*torch.cuda.get_device_capability())
     known = torch.cuda.get_arch_list()
-    return f"{wanted} is {'' if wanted in known else 'NOT '}among the kernels of this build: {' '.join(known)}"
+    if torch.version.hip:
+        gpu = torch.cuda.get_device_properties(0).gcnArchName.split(":")[0]
+        fits = gpu in known
+    else:
+        major, minor = torch.cuda.get_device_capability()
+        gpu = f"sm_{major}{minor}"
+        built = [divmod(int(number), 10) for number in re.findall(r"sm_(\d+)", " ".join(known))]
+        fits = any(its_major == major and its_minor <= minor for its_major, its_minor in built)
+    return f"{gpu} {'runs' if fits else 'does NOT run'} the kernels of this build: {' '.join(known)}"
 
 
 def extension(name):

@@ -16,7 +16,7 @@ arguments = TrainingArguments(
         "version": 2,
         "reshard_after_forward": True,  # False: faster, and every rank holds all weights through the step
         "activation_checkpointing": True,  # in place of the argument of that name
-        "cpu_ram_efficient_loading": True,  # rank 0 reads the checkpoint, the others wait for theirs
+        "cpu_ram_efficient_loading": True,  # all ranks get rank 0's weights; in 5.23 each still reads the file
         "state_dict_type": "SHARDED_STATE_DICT",
         "cpu_offload": False,
     },

@@ -647,6 +647,17 @@ def test_the_environment_is_told_in_a_line_each():
     assert "no_such_extension: No module named 'no_such_extension'" in said
 
 
+@pytest.mark.parametrize(
+    ("capability", "fits"), [((8, 9), True), ((12, 1), True), ((10, 3), True), ((7, 0), False), ((11, 0), False)]
+)
+def test_kernels_of_a_major_number_run_on_later_minor_ones(capability, fits, monkeypatch):
+    made = load("debugging/environment.py")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"])
+    assert f" {'runs' if fits else 'does NOT run'} the kernels" in made.architecture()
+
+
 def test_pytorch_words_a_gpu_without_kernels_as_on_the_page():
     source = inspect.getsource(torch.cuda)
     assert "is not compatible with the current PyTorch installation." in source

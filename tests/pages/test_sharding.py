@@ -242,6 +242,16 @@ def test_with_a_number_layers_are_gathered_by_all_ranks_in_forward_and_inside_sm
     assert "all-gather in groups of 2 x 3" in counted  # the layers again
 
 
+def test_fully_shard_sends_no_weights_so_replicas_of_other_seeds_stay_different():
+    program = Path(__file__).parent / "ranks" / "hsdp_seeds.py"
+    assert run_ranks(program, timeout=600).stdout[0].split() == ["different"]
+
+
+def test_the_command_that_translates_to_fsdp2_drops_two_strategies_without_a_word():
+    assert to_fsdp2.ARGUMENT_VALUE_MAPPING["fsdp_sharding_strategy"]["HYBRID_SHARD"] is True
+    assert to_fsdp2.ARGUMENT_VALUE_MAPPING["fsdp_sharding_strategy"]["NO_SHARD"] is False
+
+
 def test_what_the_root_alone_wraps_is_one_group(mesh):
     whole, layered = fully_shard(AutoModelForCausalLM.from_config(TINY), mesh=mesh), sharded(mesh)
     groups = [[m for m in model.modules() if hasattr(m, "unshard")] for model in (whole, layered)]
