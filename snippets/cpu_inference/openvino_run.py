@@ -11,7 +11,7 @@ mask = torch.ones_like(ids)
 
 # --8<-- [start:openvino]
 options = {
-    "INFERENCE_NUM_THREADS": 1,  # the cores of this instance
+    "INFERENCE_NUM_THREADS": 1,  # the cores of this instance; start several each under taskset, or all take the same core
     "INFERENCE_PRECISION_HINT": "f32",  # "bf16" is faster where the CPU has it, and rounds
 }
 graph = openvino.convert_model(model, example_input=(ids, mask))

@@ -495,3 +495,15 @@ def test_onnx_runtime_keeps_buffers_unless_told_otherwise():
 
 def test_the_layout_of_older_recipes_is_gone_from_torchao():
     assert not hasattr(dtypes, "Int4CPULayout")
+
+
+@pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="this CPU has no bf16 instructions of AVX-512")
+def test_one_line_lets_fp32_products_run_in_bf16():
+    matrix = torch.randn(512, 512, generator=torch.Generator().manual_seed(0))
+    exact = matrix.double() @ matrix.double()
+    matmul, rounding = torch.backends.mkldnn.matmul, []
+    for precision in ("bf16", "ieee"):
+        matmul.fp32_precision = precision
+        rounding.append((matrix @ matrix - exact).abs().max())
+    matmul.fp32_precision = "none"
+    assert rounding[0] > 1e-2 > 1e-3 > rounding[1]

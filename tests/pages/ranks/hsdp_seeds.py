@@ -7,7 +7,7 @@ from torch.distributed.fsdp import fully_shard
 
 dist.init_process_group("gloo")
 torch.manual_seed(dist.get_rank())
-model = fully_shard(torch.nn.Linear(8, 8), mesh=init_device_mesh("cpu", (2, 1)))
+model = fully_shard(torch.nn.Linear(8, 8), mesh=init_device_mesh("cpu", (2, 1), mesh_dim_names=("replicate", "shard")))
 mine = model.weight.to_local().sum()
 every = [torch.empty(()) for _ in range(2)]
 dist.all_gather(every, mine.detach())
