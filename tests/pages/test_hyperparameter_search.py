@@ -220,6 +220,14 @@ def test_a_trial_counts_with_its_last_evaluation(tmp_path):
     assert best.objective == len(seen) == 3
 
 
+def test_an_evaluation_before_the_search_hides_the_loss_from_the_default_objective(tmp_path):
+    made = trainer(tmp_path)
+    made.evaluate()
+    made.train()
+    metrics = made.evaluate()
+    assert default_compute_objective(metrics) == metrics["eval_model_preparation_time"] != metrics["eval_loss"]
+
+
 def test_several_objectives_give_a_list_and_are_not_pruned(tmp_path):
     found = search(
         trainer(tmp_path, eval_strategy="steps", eval_steps=1), compute_objective=lambda metrics: (1.0, 2.0),

@@ -1,9 +1,11 @@
 """docs/training/post-training.md: its programs do what it says, and TRL decides what it says that TRL decides."""
 
 import importlib.util
+import inspect
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from peft import LoraConfig, get_peft_model
 from programs import ROOT, SNIPPETS, run
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.experimental import async_grpo
 from trl.scripts import vllm_serve
 
 from evidence.site.links import anchors_of
@@ -72,6 +75,33 @@ def test_the_reward_rises_where_some_answers_are_right(tried):
     rewards = [float(value) for value in re.findall(r"'reward': '([\d.]+)'", tried.stdout)]
     assert len(rewards) == 20
     assert rewards[0] < 0.3 < 0.6 < sum(rewards[-5:]) / 5
+
+
+def test_the_program_with_tools_wants_a_template_for_them_and_logs_how_often_they_are_called(tried, tmp_path):
+    shutil.copytree(tried.folder / "tiny", tmp_path / "tiny")
+    (tmp_path / "prompts.jsonl").write_text((FOLDER / "grpo.json").read_text() * 8)
+    words = ("post_training/grpo_tools.py", "--model", "tiny", "--tokens", 8, "--steps", 1)
+    refused = run(*words, start=tmp_path, check=False)
+    assert "The provided chat template does not support tool calling" in refused.stderr
+    templates = Path(inspect.getfile(trl)).parent / "chat_templates"
+    shutil.copy(templates / "qwen3.jinja", tmp_path / "tiny" / "chat_template.jinja")
+    made = run(*words, start=tmp_path)
+    assert "'tools/call_frequency': '0'" in made.stdout and "'tools/failure_frequency'" in made.stdout
+    assert (made.folder / "adapter" / "adapter_model.safetensors").exists()
+
+
+def test_what_a_tool_returns_is_masked_and_turns_have_no_limit_by_default():
+    assert GRPOConfig.__dataclass_fields__["max_tool_calling_iterations"].default is None
+    assert "0 for tool result tokens" in inspect.getsource(GRPOTrainer)
+    assert "get_reward" in GRPOTrainer.__doc__ and "(sync or async)" in GRPOTrainer.__doc__
+
+
+def test_the_asynchronous_trainer_refuses_what_the_page_says():
+    fields = async_grpo.AsyncGRPOConfig.__dataclass_fields__
+    assert (fields["max_staleness"].default, fields["dtype"].default) == (4, "float32")
+    source = inspect.getsource(inspect.getmodule(async_grpo.AsyncGRPOTrainer))
+    for words in ("`use_liger_kernel` is not supported yet", "a recurrent or convolutional layer", "uses attention sinks"):
+        assert words in source
 
 
 def test_all_weights_are_trained_with_the_reference_computed_before(tried):
