@@ -36,7 +36,8 @@ COMMON = (
     "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
     "have how i if in into is it its just like may me might my no not of on only or our out should so some than that the "
     "their them then there these they this to too use used uses was we were what when where which while who why will with "
-    "without would you your"
+    "without would you your "
+    "didn doesn don isn ll re s t ve won wouldn"  # what an apostrophe leaves
 )
 UNSAID = frozenset(COMMON.split())
 # Of what JSON writes as it is: a number ends in one of the first 64, and those before count how often it holds 64.
