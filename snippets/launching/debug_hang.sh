@@ -3,5 +3,5 @@
 set -euo pipefail
 for pid in $(pgrep -f -- "-u .*$1"); do # torchrun starts each rank as: python -u train.py
   echo "== process $pid, rank $(tr '\0' '\n' < "/proc/$pid/environ" | sed -n 's/^RANK=//p')"
-  py-spy dump --pid "$pid" # pip install py-spy; run this as root, in a container with the capability SYS_PTRACE
+  py-spy dump --pid "$pid" # pip install py-spy; run this as root; a container also needs the capability SYS_PTRACE
 done
