@@ -274,3 +274,11 @@ def test_twenty_questions_of_readers_have_a_section_each():
     for question in questions:
         page, _, section = question["answer"].partition("#")
         assert section in anchors(page), question
+
+
+def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over():
+    first = run("own_loop/last_whole.py")
+    assert first.stdout.splitlines()[-1] == "began from None"
+    (first.folder / "out" / "checkpoint-4" / "trainer_state.json").unlink()
+    again = run("own_loop/last_whole.py", start=first.folder)
+    assert again.stdout.splitlines()[-1] == "began from out/checkpoint-2"

@@ -766,3 +766,22 @@ def test_forty_questions_of_readers_have_a_section_each():
     for question in questions:
         page, _, section = question["answer"].partition("#")
         assert section in anchors(page), question
+
+
+@pytest.mark.parametrize(("buffer", "whole"), [(100, False), (1, True)])
+def test_a_resumed_stream_loses_the_rows_of_its_shuffle_buffer(buffer, whole):
+    rows = datasets.Dataset.from_dict({"row": range(600)})
+
+    def stream():
+        return rows.to_iterable_dataset(num_shards=4).shuffle(seed=0, buffer_size=buffer)
+
+    begun, seen = stream(), []
+    for row in begun:
+        seen.append(row["row"])
+        if len(seen) == 200:
+            kept = begun.state_dict()
+            break
+    resumed = stream()
+    resumed.load_state_dict(kept)
+    seen += [row["row"] for row in resumed]
+    assert (sorted(seen) == list(range(600))) == whole
