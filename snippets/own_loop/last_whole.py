@@ -2,12 +2,10 @@
 from pathlib import Path
 
 import torch
-from datasets import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 small = LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
-ids = torch.randint(64, (16, 8)).tolist()
-rows = Dataset.from_dict({"input_ids": ids, "labels": ids})
+rows = [{"input_ids": ids, "labels": ids} for ids in torch.randint(64, (16, 8))]
 arguments = TrainingArguments("out", max_steps=4, save_steps=2, report_to="none", use_cpu=not torch.cuda.is_available())
 trainer = Trainer(LlamaForCausalLM(small), arguments, train_dataset=rows)
 
