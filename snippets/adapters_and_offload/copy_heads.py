@@ -1,4 +1,7 @@
-"""Copies the prediction heads (mtp) of the original model into the folder of a fine-tuned one: ORIGINAL TUNED."""
+"""Copies the prediction heads (mtp) of the original model into the folder of a fine-tuned one.
+
+    python copy_heads.py Qwen3.5-9B merged
+"""
 import json
 import sys
 from pathlib import Path
