@@ -16,7 +16,7 @@ data = [{"input_ids": row, "labels": row} for row in rows]
 # --8<-- [start:arguments]
 arguments = TrainingArguments(
     "out", max_steps=4, per_device_train_batch_size=4, save_strategy="no", use_cpu=not gpu,
-    optim="adafactor", learning_rate=1e-3,
+    optim="adafactor", learning_rate=2e-5,  # AdamW's for a checkpoint: begin there, and search upwards
 )
 # --8<-- [end:arguments]
 

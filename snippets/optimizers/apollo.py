@@ -19,7 +19,7 @@ arguments = TrainingArguments(
     optim="apollo_adamw",
     optim_target_modules=["attn", "mlp"],
     optim_args="rank=32,update_proj_gap=200",
-    learning_rate=1e-3,
+    learning_rate=1e-3,  # for these random weights; a checkpoint wants less
 )
 # --8<-- [end:arguments]
 

@@ -19,7 +19,7 @@ arguments = TrainingArguments(
     optim="galore_adamw",
     optim_target_modules=["attn", "mlp"],  # parts of the names of the modules
     optim_args="rank=32,update_proj_gap=200,scale=0.25",
-    learning_rate=1e-3,
+    learning_rate=1e-3,  # for these random weights; a checkpoint wants less
 )
 # --8<-- [end:arguments]
 

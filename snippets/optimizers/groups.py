@@ -1,4 +1,4 @@
-"""Two learning rates in one optimizer: a lower one for embedding and output layer. One group per setting, not per tensor."""
+"""A lower learning rate for embedding and output layer, and no weight decay for norms. One group per setting, not per tensor."""
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 
@@ -9,11 +9,16 @@ model = LlamaForCausalLM(small)
 model.to("cuda" if gpu else "cpu")
 
 # --8<-- [start:groups]
-slow = [parameter for name, parameter in model.named_parameters() if "embed_tokens" in name or "lm_head" in name]
-known = {id(parameter) for parameter in slow}
-rest = [parameter for parameter in model.parameters() if id(parameter) not in known]
-groups = [{"params": rest, "lr": 1e-3}, {"params": slow, "lr": 1e-4}]
-optimizer = torch.optim.AdamW(groups, weight_decay=0.0, fused=True)
+slow, matrices, vectors = [], [], []
+for name, parameter in model.named_parameters():
+    ends = "embed_tokens" in name or "lm_head" in name
+    (slow if ends else vectors if parameter.ndim < 2 else matrices).append(parameter)  # vectors: norms and biases
+groups = [
+    {"params": matrices, "lr": 1e-3, "weight_decay": 0.1},
+    {"params": vectors, "lr": 1e-3, "weight_decay": 0.0},
+    {"params": slow, "lr": 1e-4, "weight_decay": 0.0},
+]
+optimizer = torch.optim.AdamW(groups, fused=True)
 # --8<-- [end:groups]
 
 row = torch.randint(0, 500, (32,))

@@ -35,6 +35,7 @@ data = [{"input_ids": row, "labels": row} for row in rows]
 
 # --8<-- [start:arguments]
 arguments = TrainingArguments("out", max_steps=4, per_device_train_batch_size=4, save_strategy="no", use_cpu=not gpu)
-optimizers = (MuonAndAdamW(model, lr=1e-3, weight_decay=arguments.weight_decay), None)  # None: Trainer's schedule
+optimizer = MuonAndAdamW(model, lr=1e-3, weight_decay=arguments.weight_decay)  # 1e-3 is for these random weights
+trainer = Trainer(model=model, args=arguments, train_dataset=data, optimizers=(optimizer, None))  # None: its schedule
 # --8<-- [end:arguments]
-Trainer(model=model, args=arguments, train_dataset=data, optimizers=optimizers).train()
+trainer.train()

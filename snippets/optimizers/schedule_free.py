@@ -16,7 +16,8 @@ data = [{"input_ids": row, "labels": row} for row in rows]
 # --8<-- [start:arguments]
 arguments = TrainingArguments(
     "out", max_steps=4, per_device_train_batch_size=4, save_strategy="no", use_cpu=not gpu,
-    optim="schedule_free_adamw", learning_rate=1e-3,
+    optim="schedule_free_adamw",
+    learning_rate=1e-3,  # for these random weights; a checkpoint wants less
     lr_scheduler_type="constant",  # the default, linear, is a schedule on top
     warmup_steps=2,  # a whole number: the optimizer warms up by itself
 )

@@ -524,7 +524,16 @@ def test_under_lora_only_the_adapters_have_state():
 
 
 def test_the_schedule_scales_each_group_by_its_own_rate():
-    assert run("optimizers/groups.py").stdout.splitlines()[-1] == "the schedule scales: 0.001 0.0001"
+    assert run("optimizers/groups.py").stdout.splitlines()[-1] == "the schedule scales: 0.001 0.001 0.0001"
+
+
+def test_the_groups_of_the_page_decay_the_matrices_that_trainer_would_and_no_norm():
+    program = load("optimizers/groups.py")
+    trainer = Trainer(model=program.model, args=TrainingArguments("out", use_cpu=True))
+    decayed = {id(p) for group in program.optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    ends = {id(program.model.lm_head.weight), id(program.model.model.embed_tokens.weight)}
+    wanted = set(trainer.get_decay_parameter_names(program.model))
+    assert decayed == {id(p) for name, p in program.model.named_parameters() if name in wanted} - ends
 
 
 @pytest.mark.parametrize("argument", ["block_wise", "percentile_clipping"])
