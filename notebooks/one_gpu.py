@@ -370,7 +370,8 @@ _ = claim("traced-against-allocated", "Peak memory by the allocator against the 
 # Hugging Face published the first table in 2022: BERT-large, 512 sequences of 512 tokens,
 # one Tesla V100-SXM2. The versions of torch and transformers are not stated. Memory is
 # that of the whole device. The torchtitan team published the second at the end of 2024:
-# Llama 3.1 8B on eight H100, two sequences on each.
+# Llama 3.1 8B on eight H100, two sequences of 8,192 tokens on each. These H100 are not the
+# usual ones: 96 GB of slower memory, and a power limit of 500 W.
 #
 # A V100 has no bf16; an H100 has fast 16-bit and 8-bit products. So the first table tells
 # how the methods compare, and the second what a GPU of today adds.
@@ -387,7 +388,7 @@ table("v100-2022", "BERT-large, 4 x 512 tokens per optimizer step, Tesla V100 16
       {"method": "Method", "samples": "Throughput, samples/s", "memory": "Device memory, MiB"},
       [{"method": method, "samples": row[0], "memory": row[1]} for method, row in V100_ROWS.items()],
       kind="cited", source=V100)
-table("h100-2024", "Llama 3.1 8B, selective checkpointing, 8 H100, torchtitan, December 2024",
+table("h100-2024", "Llama 3.1 8B, selective checkpointing, 8 H100 of 96 GB at 500 W, torchtitan, December 2024",
       {"method": "Method", "tokens": "Throughput per GPU, tokens/s", "memory": "Peak memory, GiB"},
       [{"method": method, "tokens": row[0], "memory": row[1]} for method, row in TITAN_ROWS.items()],
       kind="cited", source=TITAN)
@@ -414,7 +415,7 @@ for name, sentence, value in (
     ("h100-compile", "Speed of a step with torch.compile against eager", 6667 / 5762),
     ("h100-float8", "Speed of a step with float8 linear layers against bf16, both compiled", 8532 / 6667),
 ):
-    claim(name, sentence + ", Llama 3.1 8B on 8 H100, December 2024", value, "x", kind="cited", source=TITAN)
+    claim(name, sentence + ", Llama 3.1 8B on 8 H100 of 96 GB at 500 W, December 2024", value, "x", kind="cited", source=TITAN)
 
 # %% [markdown]
 # ## What came out, and what to do
