@@ -4,7 +4,8 @@
     hardware.accelerator("a100-80gb")["bandwidth"]  # the value with its unit, source, date and how the source was read
 
 Each value of an accelerator or link has a unit, a source and the date of the source (of an undated page: when it was read).
-A model's values all come from its configuration. Units are decimal, as vendors write them: 1 GB = 1e9 bytes.
+A model's values all come from its configuration. Rates are decimal: 1 GB/s = 1e9 bytes/s. Memory is written as on the box,
+24 GB, and is 24 GiB: `bytes` has what a program can use.
 
 - links: peak in one direction; NVLink: all links of a GPU together; networks: one adapter
 - `GPUS`: what `dryrun.plan` needs of each accelerator; `tflops` is the dense 16-bit peak, `link` leads to the GPUs of a node
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 GB = 1e9
+GiB = 2**30
+ECC_LEAVES = 15 / 16  # of GDDR memory
 DATA = Path(__file__).with_name("data")
 LISTED = 12  # names that an error message lists; of a longer table only the nearest
 
@@ -70,8 +73,12 @@ class Accelerator:
     family: str  # "ampere", "hopper", "cdna3", ...
     scope: str  # what one row is: a device, a chip, a module of two devices
     product: bool  # False: machines that a published measurement describes, with a clock or memory that nobody sells
+    operations_name: str | None  # of the generation, and of the line where the generation has two rates: "ada-pro"
     operations: dict  # per clock and unit, by dtype; empty where the architecture papers do not say
-    clock_exception: str | None  # why clock x units x operations misses the peak, where it does
+    clock_exception: str | None  # why clock x units x operations misses all matrix peaks by a little, where it does
+    exceptions: dict  # value: why it is not what `data_sheets` expects
+    ecc: bool  # on by default, in memory that has no room of its own for it
+    driver_mib: int | None  # what nvidia-smi was seen to show as the whole memory
     disagreements: tuple
     traps: tuple
     values: dict = field(repr=False)
@@ -82,6 +89,12 @@ class Accelerator:
     def get(self, name):
         """The bare value, or None."""
         return self[name].value
+
+    @property
+    def bytes(self):
+        """Bytes of memory, as nvidia-smi counts them: GB on a box are GiB, and ECC takes a sixteenth of GDDR."""
+        size = self.get("memory")
+        return size * GiB * (ECC_LEAVES if self.ecc else 1) if size else None
 
     @property
     def half(self):
@@ -172,8 +185,12 @@ def _accelerators(read):
             key=key,
             **facts,
             **lists,
+            operations_name=row["operations"],
             operations=operations.get(row["operations"], {}),
             clock_exception=row["clock_exception"],
+            exceptions=row.get("exceptions", {}),
+            ecc=row.get("ecc", False),
+            driver_mib=read["drivers"].get(key, {}).get("mib"),
             values=values,
         )
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import hardware, published
+from dryrun import data_sheets, hardware, predict, published, roofline
 
 DATE = r"\d{4}(-\d\d){0,2}"
 UNITS = {
@@ -26,7 +26,6 @@ UNITS = {
 UNIT_OF = {name: unit for unit, names in UNITS.items() for name in names}
 READ = {"vendor-copy", "vendor-quoted", "table", "press", "community", "derived"}
 WITHOUT_ADDRESS = 23  # values whose source is a file without a public address; a new one needs an address
-TOLERANCE = 0.012  # vendors round clocks and peaks
 INTERMEDIATE = {"llama-1b": 8192, "llama-7b": 11008, "llama-8b": 14336, "llama-70b": 28672}
 PLANNED = [
     *("T4 16GB", "V100 16GB", "A100 40GB", "A100 80GB", "H100 80GB"),
@@ -62,12 +61,15 @@ def value_problems(name, value):
         yield f"value {value.value!r}"
 
 
-def contradictions(row):
-    """Peaks that differ from units x operations x clock, as text."""
-    for dtype in row.operations:
-        computed, printed = row.from_clock(dtype), row.get(dtype)
-        if computed and printed and abs(computed / printed - 1) > TOLERANCE:
-            yield f"{dtype}: {printed}, but the clock gives {computed:.1f}"
+def changed(key, **values):
+    """The table with other values of one row."""
+    row = hardware.ACCELERATORS[key]
+    new = {name: dataclasses.replace(row.values[name], value=value) for name, value in values.items()}
+    return {**hardware.ACCELERATORS, key: dataclasses.replace(row, values=row.values | new)}
+
+
+def doubted(rows):
+    return {(key, name) for key, name, _ in data_sheets.doubts(rows)}
 
 
 def test_the_table_has_every_accelerator_that_readers_ask_for():
@@ -97,21 +99,64 @@ def test_few_values_come_from_a_source_without_an_address():
     assert {value.read for value in nameless} == {"community"}
 
 
-@pytest.mark.parametrize("key", hardware.ACCELERATORS)
-def test_no_peak_contradicts_clock_units_and_operations(key):
+# What contradicts itself
+
+
+def test_no_value_of_the_table_contradicts_another_without_a_reason():
+    assert list(data_sheets.doubts()) == []
+
+
+def test_a_reason_is_there_only_where_a_value_needs_one():
+    for key, row in hardware.ACCELERATORS.items():
+        for name in row.exceptions:
+            bare = {**hardware.ACCELERATORS, key: dataclasses.replace(row, exceptions={})}
+            assert (key, name) in doubted(bare), (key, name)
+        if row.clock_exception:
+            assert doubted({**hardware.ACCELERATORS, key: dataclasses.replace(row, clock_exception=None)}), key
+
+
+def test_the_l40_with_its_sparse_peaks_is_found():
+    row = hardware.accelerator("L40")
+    sparse = {"tf32": 181.0, "bf16": 362.1, "fp16": 362.1, "fp8": 724.1, "int8": 724.1}
+    note = {"read": "derived", "note": "142 SMs x 1024 per clock x 2.49 GHz"}
+    values = {name: dataclasses.replace(row.values[name], value=peak, **note) for name, peak in sparse.items()}
+    rate = {"operations_name": "ada-pro", "operations": hardware.accelerator("L40S").operations}
+    was = dataclasses.replace(row, values=row.values | values, exceptions={}, **rate)
+    found = [said for key, _, said in data_sheets.doubts({**hardware.ACCELERATORS, "l40": was}) if key == "l40"]
+    assert len(found) == 1 and "none was printed" in found[0]
+    assert doubted(changed("l40", bf16=362.1, fp16=362.1)) >= {("l40", "fp16")}
+
+
+@pytest.mark.parametrize("key", [key for key, row in hardware.ACCELERATORS.items() if row.operations and row.get("clock")])
+def test_a_doubled_peak_is_found(key):
     row = hardware.ACCELERATORS[key]
-    assert bool(list(contradictions(row))) == bool(row.clock_exception), list(contradictions(row))
+    peaks = {name: 2 * row.get(name) for name in data_sheets.MATRIX if row.get(name)}
+    assert key in {where for where, _ in doubted(changed(key, **peaks))}, "all peaks, as with sparsity"
+    for name in set(peaks) - set(row.exceptions):
+        assert key in {where for where, _ in doubted(changed(key, **{name: peaks[name]}))}, name
 
 
-def test_most_accelerators_with_known_operations_are_checked_by_their_clock():
-    checked = [row for row in hardware.ACCELERATORS.values() if any(map(row.from_clock, row.operations))]
-    assert len(checked) > 65
+@pytest.mark.parametrize(
+    "key", [key for key, row in hardware.ACCELERATORS.items() if str(row.get("memory_type")).startswith(("GDDR", "HBM"))]
+)
+def test_a_tenth_of_a_bandwidth_is_found(key):
+    row = hardware.ACCELERATORS[key]
+    if row.get("memory"):
+        assert (key, "bandwidth") in doubted(changed(key, bandwidth=row.get("bandwidth") / 10))
 
 
-def test_a_peak_with_sparsity_would_be_found():
-    row = hardware.accelerator("A100 80GB")
-    doubled = dataclasses.replace(row.values["bf16"], value=2 * row.get("bf16"))
-    assert list(contradictions(dataclasses.replace(row, values=row.values | {"bf16": doubled})))
+def test_the_l2_of_another_card_than_the_same_chip_has_is_found():
+    assert ("l40s", "l2") in doubted(changed("l40s", l2=48))
+    assert ("arc-pro-b60", "l2") in doubted(changed("arc-pro-b60", l2=4))
+
+
+def test_gib_counted_as_gb_are_found(monkeypatch):
+    assert hardware.accelerator("RTX 4090").bytes == 24 * 2**30
+    assert hardware.accelerator("L4").bytes == 22.5 * 2**30, "ECC takes a sixteenth"
+    assert ("rtx-4090", "memory") in doubted(changed("rtx-4090", memory=24e9 / 2**30))
+    monkeypatch.setattr(hardware, "GiB", 1e9)
+    known = {key for key, row in hardware.ACCELERATORS.items() if row.driver_mib}
+    assert {key for key, name in doubted(None) if name == "memory"} == known != set()
 
 
 def test_ratios_are_computed_from_the_values():
@@ -228,3 +273,11 @@ def test_a_model_has_the_parameters_that_transformers_counts(name):
     assert not list(problems(hardware.table("models")[name], name))
     with torch.device("meta"):
         assert AutoModelForCausalLM.from_config(config_of(name)).num_parameters() == hardware.MODELS[name].parameters
+
+
+@pytest.mark.parametrize("share", ["bandwidth", "streaming"])
+def test_no_memory_is_read_faster_than_its_data_sheet_says(share):
+    fitted = predict.fitted()
+    for constants in (fitted["constants"], *(each for held in fitted["held_out"].values() for each in held.values())):
+        shares = roofline.bandwidth_share(constants, constants[share], [roofline.HBM, roofline.GDDR, roofline.GDDR_LARGE_CACHE])
+        assert all(0.4 < each <= 1 for each in shares)
