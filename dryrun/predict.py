@@ -19,7 +19,7 @@ import numpy as np
 
 from . import communication
 from .kernels import Kernel
-from .roofline import Table, processor
+from .roofline import Table, bandwidth_share, processor
 from .rows import WEIGHT_BYTES, Setting, klass_of
 from .workload import Workload, traced
 
@@ -259,6 +259,7 @@ class Runs:
                 decodes,
                 unpacked,
                 setting.host == "graphs",
+                gpu.memory_type,
             )
         )
         self.runs.append((workload, setting))
@@ -274,8 +275,8 @@ class Runs:
     def seconds(self, constants, parts=False):
         """Seconds of each run; with `parts`, also {what binds: seconds of each run}."""
         columns = np.array(self._columns, dtype=float).T
-        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, unpacked, graphs = columns
-        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, graphs)
+        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, unpacked, graphs, memory = columns
+        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, graphs, memory)
         dispatch = np.where(decodes > 0, constants["decode_dispatch"], constants["dispatch"])
         cpu = eager * dispatch + script * constants["script"]
         busy = np.maximum(gpu, cpu) + alone / constants["link"]
@@ -293,14 +294,15 @@ class Runs:
             "communication": accumulation * (waiting + np.maximum(busy, every) * (bubble - 1)) + exposed,
         }
 
-    def _kernels(self, constants, cache, many, decodes, unpacked, graphs):
+    def _kernels(self, constants, cache, many, decodes, unpacked, graphs, memory):
         """Seconds on the GPU of each run: all, bound by mathematics, by bandwidth, by launches."""
-        bandwidth = np.where(decodes > 0, constants["streaming"] / constants["bandwidth"], 1.0)
+        short, long = (bandwidth_share(constants, constants[name], memory) for name in ("bandwidth", "streaming"))
+        bandwidth = np.where(decodes > 0, long / short, 1.0)
         lean = np.where(decodes > 0, constants["decode_launch"] / constants["launch"], 1.0)
         lean = np.where((decodes > 0) & (graphs > 0), constants["graph_launch"] / constants["launch"], lean)
         slower = np.where(many > 0, constants["contention"], 1.0)
         _, (mathematics, moved, launching) = self.steps.seconds(constants, parts=True)
-        moved = (moved + cache / constants["bandwidth"]) / bandwidth * slower
+        moved = (moved / bandwidth + cache / constants["streaming"]) * slower
         mathematics = (mathematics + unpacked * constants["unpack"]) * slower
         launching = launching * lean * slower
         return mathematics + moved + launching, mathematics, moved, launching

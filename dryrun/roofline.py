@@ -98,7 +98,7 @@ def processor(name):
         row.get("units") or UNITS[row.family],
         (row.get("l2") or CACHES[row.family]) * 1e6,
         family,
-        (row.get("memory") or 0) * 1e9,
+        row.bytes or 0,
         link.gb_per_s * 1e9 if link else 0.0,
         _held_back(row),
         _memory_type(row),
@@ -180,10 +180,7 @@ class Table:
         kind, mathematics, moved, launches, counts, held_back, memory = self.columns()
         clock = np.array([1.0, constants["power_limited"], constants["half_rate"]])[held_back.astype(int)]
         mathematics = mathematics / (efficiencies(constants)[kind] * clock)
-        type_share = np.array([1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"]])[
-            memory.astype(int)
-        ]
-        moved = moved / (constants["bandwidth"] * type_share)
+        moved = moved / bandwidth_share(constants, constants["bandwidth"], memory)
         both = np.maximum(mathematics, moved) + constants["overlap"] * np.minimum(mathematics, moved)
         launching = launches * constants["launch"]
         total = np.add.reduceat(counts * (both + launching), self.starts)
@@ -192,6 +189,12 @@ class Table:
         first = mathematics >= moved
         split = (both * first, both * ~first, launching)
         return total, [np.add.reduceat(counts * part, self.starts) for part in split]
+
+
+def bandwidth_share(constants, share, memory_type):
+    """The share of the data sheet's bandwidth that kernels reach on memory of these types: never more than all of it."""
+    types = np.array([1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"]])
+    return np.minimum(1.0, share * types[np.asarray(memory_type, dtype=int)])
 
 
 def efficiencies(constants):

@@ -11,6 +11,7 @@ import pytest
 from programs import ROOT, SNIPPETS
 
 from dryrun import fit, judged, predict, published
+from dryrun.hardware import accelerator
 from evidence import records
 
 COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[2]
@@ -121,6 +122,14 @@ def test_a_doubled_bandwidth_or_a_changed_constant_moves_what_the_page_shows(mon
     constants = dict(predict.fitted()["constants"])
     monkeypatch.setitem(predict.fitted(), "constants", constants | {"streaming": constants["streaming"] / 2})
     assert predict.generation("llama3-8b", 512, 64, "rtx-4090").seconds > 1.5 * before
+
+
+@pytest.mark.parametrize("gpu", ["l4", "l40s", "rtx-4090", "rtx-5090", "rtx-3090", "h100-sxm5"])
+def test_no_token_is_predicted_before_its_weights_can_be_read(gpu):
+    """8.03e9 weights, and of the embedding one row alone is read."""
+    read = 2 * (8.03e9 - 128_256 * 4096)
+    first, all_tokens = (predict.generation("llama3-8b", 512, new, gpu).seconds for new in (1, 129))
+    assert (all_tokens - first) / 128 >= read / (1e9 * accelerator(gpu).get("bandwidth"))
 
 
 def test_an_unknown_gpu_or_model_is_one_line_with_the_nearest_names():
