@@ -126,7 +126,8 @@ for name, words, least, most in (("tpu-v5e", "v5e", 235, 246), ("tpu-v6e", "v6e"
 # AdamW in mixed precision holds `16 bytes` per parameter: weight, gradient, two moments and the
 # copy in 16 bits. FSDP divides all of it by the chips. What is not divided is traced: the
 # activations of one sequence of 2,048 tokens with activation checkpointing, the logits, and the layers that are
-# gathered at that moment. The trace is of PyTorch's FSDP2. XLA plans memory by itself and can do better or worse.
+# gathered at that moment. The trace is of PyTorch's FSDP2, with attention that does not write its scores. XLA plans
+# memory by itself and can do better or worse. A slice of v5p has at least 4 chips.
 
 # %%
 def llama(hidden, ffn, layers, heads, tied):
@@ -142,6 +143,7 @@ MODELS = {"1B": llama(2048, 8192, 16, 32, True), "8B": llama(4096, 14336, 32, 32
 
 # %%
 SLICES = [1, 4, 8, 16, 32, 64, 128, 256]
+LEAST = {"tpu-v5p": 4}  # chips of its smallest slice
 FULL = 0.9
 
 
@@ -165,7 +167,8 @@ def on_each_chip(model, number):
 
 
 def smallest(model, chip):
-    return next((number for number in SLICES if on_each_chip(model, number) < FULL * chips[chip].get("memory")), None)
+    enough = (number for number in SLICES if number >= LEAST.get(chip, 1))
+    return next((number for number in enough if on_each_chip(model, number) < FULL * chips[chip].get("memory")), None)
 
 
 # %%

@@ -1,6 +1,7 @@
 """docs/training/tpu.md: its programs on a CPU that plays eight chips, with the packages that the page installs."""
 
 import ast
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -193,6 +194,43 @@ shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1024, 1024), (
 planned = jax.jit(lambda weight, ids: (ids @ weight).sum()).lower(*shapes).compile().memory_analysis()
 print(planned.argument_size_in_bytes, planned.output_size_in_bytes, planned.temp_size_in_bytes >= 0)
 """
+
+
+SCORES = """
+import jax, jax.numpy as jnp
+shape = jax.ShapeDtypeStruct((1, 128, 4, 64), jnp.bfloat16)
+attend = jax.jit(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True))
+print(attend.trace(shape, shape, shape).lower(lowering_platforms=("tpu",)).as_text())
+"""
+
+
+def test_the_attention_of_jax_writes_its_scores_on_a_tpu():
+    made = subprocess.run([sys.executable, "-c", SCORES], capture_output=True, text=True, env=os.environ | on_jax())
+    assert made.returncode == 0, made.stderr
+    assert "4x128x128x" in made.stdout and "tpu_custom_call" not in made.stdout
+
+
+def test_the_packages_ask_for_a_newer_python_than_that_of_the_image():
+    found = importlib.metadata.distributions(path=[str(notebooks.own_packages("tpu"))])
+    asked = {each.metadata["Name"]: each.metadata["Requires-Python"] for each in found}
+    assert [asked[name] for name in ("jax", "torchax", "flax")] == [">=3.11"] * 3
+
+
+def test_on_a_tpu_vm_the_environment_is_made_once_and_the_command_runs_in_it(tmp_path):
+    home, job = tmp_path / "home", tmp_path / "job"
+    for folder in (home / ".local" / "bin", job / "bin"):
+        folder.mkdir(parents=True)
+    uv = home / ".local" / "bin" / "uv"
+    uv.write_text('#!/bin/sh\necho made "$@"\nfor last; do :; done\nmkdir -p "$last/bin"\necho export INSIDE=yes > "$last/bin/activate"\n')
+    (job / "bin" / "curl").write_text("#!/bin/sh\necho :\n")
+    (job / "install.sh").write_text("echo installed in $INSIDE\n")
+    for program in (uv, job / "bin" / "curl"):
+        program.chmod(0o755)
+    words = ["bash", str(SNIPPETS / "tpu" / "on_vm.sh"), "sh", "-c", "echo ran in $INSIDE"]
+    env = {"HOME": str(home), "PATH": f"{job / 'bin'}:{os.environ['PATH']}"}
+    first, second = (subprocess.run(words, capture_output=True, text=True, cwd=job, env=env) for _ in range(2))
+    assert first.stdout.splitlines() == [f"made venv --seed --python 3.12 {home}/venv", "installed in yes", "ran in yes"]
+    assert second.stdout.splitlines() == ["installed in yes", "ran in yes"]
 
 
 def test_a_compiled_step_says_how_much_memory_it_plans_without_data():
