@@ -13,6 +13,7 @@ from pathlib import Path
 import peft
 import pytest
 import torch
+import transformers
 import yaml
 from bitsandbytes.functional import has_avx512bf16
 from bitsandbytes.nn import Linear4bit
@@ -543,6 +544,43 @@ def test_modules_to_save_keeps_the_whole_embedding_and_warns_that_a_tied_layer_p
     assert size > model.get_input_embeddings().weight.numel() * 4
 
 
+def test_whole_copies_keep_the_dtype_of_the_model_while_adapters_become_fp32():
+    settings = LoraConfig(target_modules="all-linear", modules_to_save=["embed_tokens", "lm_head"])
+    model = get_peft_model(small().to(torch.bfloat16), settings)
+    trained = {name: weight.dtype for name, weight in model.named_parameters() if weight.requires_grad}
+    assert {dtype for name, dtype in trained.items() if "modules_to_save" in name} == {torch.bfloat16}
+    assert {dtype for name, dtype in trained.items() if "lora_" in name} == {torch.float32}
+
+
+@pytest.mark.parametrize("more", [{}, {"use_rslora": True}])
+def test_merging_file_by_file_gives_the_weights_of_peft(more, tmp_path):
+    base = small().to(torch.bfloat16)
+    base.save_pretrained(tmp_path / "base", max_shard_size="200KB")
+    assert len(list((tmp_path / "base").glob("*.safetensors"))) > 2
+    model = get_peft_model(base, LoraConfig(r=4, lora_alpha=32, target_modules="all-linear", init_lora_weights=False, **more))
+    model.save_pretrained(tmp_path / "adapter")
+    made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path)
+    merged = LlamaForCausalLM.from_pretrained(made.folder / "merged", dtype=torch.bfloat16).state_dict()
+    expected = model.merge_and_unload().state_dict()
+    for name, weight in expected.items():
+        assert torch.allclose(merged[name].float(), weight.float(), atol=0.02, rtol=0.01), name
+    assert any((merged[name] != weight).any() for name, weight in small().to(torch.bfloat16).state_dict().items())
+
+
+def test_merging_file_by_file_stops_where_a_name_is_not_in_the_checkpoint(tmp_path):
+    small().save_pretrained(tmp_path / "base")
+    get_peft_model(small(), LoraConfig(target_modules="all-linear", modules_to_save=["lm_head"])).save_pretrained(
+        tmp_path / "adapter"
+    )
+    made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path, check=False)
+    assert made.returncode and "do not use merged" in made.stderr
+
+
+def test_the_first_layer_of_a_vision_tower_is_a_matrix_product():
+    said = run("adapters_and_offload/patches_as_product.py").stdout
+    assert float(said.split()[-1]) < 1e-4
+
+
 def test_a_loaded_adapter_is_frozen_unless_is_trainable():
     trainable = [
         line for line in run("adapters_and_offload/load_adapter.py").stdout.splitlines() if "trainable" in line
@@ -755,3 +793,19 @@ def test_adapters_on_experts_want_no_dropout():
     experts = LoraConfig(target_parameters=["mlp.experts.down_proj"], lora_dropout=0.05)
     with pytest.raises(ValueError, match="lora.ParamWrapper does not work with lora_dropout != 0"):
         get_peft_model(AutoModelForCausalLM.from_config(small), experts)
+
+
+@pytest.mark.parametrize("version, loaded", [("3", True), ("2_5", False)])
+def test_the_fused_patches_of_transformers_load_their_weights_for_qwen3_vl_and_not_for_qwen2_5_vl(version, loaded, tmp_path):
+    text = {**SMALL, "num_key_value_heads": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]}}
+    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 128}
+    if version == "3":
+        vision["deepstack_visual_indexes"] = [0, 1]
+    config = getattr(transformers, f"Qwen{version}{'VL' if version == '3' else '_VL'}Config")
+    model_class = getattr(transformers, f"Qwen{version}{'VL' if version == '3' else '_VL'}ForConditionalGeneration")
+    whole = model_class(config(text_config=text, vision_config=vision))
+    whole.save_pretrained(tmp_path)
+    fused = model_class.from_pretrained(tmp_path, fusion_config={"patch_embeddings": True})
+    before, after = whole.model.visual.patch_embed, fused.model.visual.patch_embed
+    patches = torch.randn(4, before.proj.weight[0].numel())
+    assert torch.allclose(before(patches), after(patches), atol=1e-3) == loaded
