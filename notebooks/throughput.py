@@ -360,7 +360,7 @@ torch._dynamo.reset()
 #
 # Compiling costs time once and wins a little in every step, so it pays after *cost / gain
 # per step* steps. The cost you see in your log: it is the first step. The gain depends on
-# the GPU. The torchtitan team measured Llama 3.1 8B on eight H100. From their tokens per
+# the GPU. The torchtitan team measured Llama 3.1 8B on eight H100 at 500 W. From their tokens per
 # second, and two sequences of 8,192 tokens per GPU and step, follow the seconds that each
 # compiled step wins, and after how many steps one minute of compiling has paid.
 
@@ -370,7 +370,7 @@ TORCHTITAN = ("https://github.com/pytorch/torchtitan/blob/31a17bfdb70bab6f62a13d
 EAGER, COMPILED, TOKENS = 5762, 6667, 2 * 8192  # tokens per second and GPU; tokens per GPU and step
 claim("compile-break-even", "Steps after which one minute of compiling has paid, at the tokens/s that torchtitan "
       "measured for "
-      "Llama 3.1 8B eager and compiled, 2 x 8,192 tokens per GPU, 8 H100, 2024",
+      "Llama 3.1 8B eager and compiled, 2 x 8,192 tokens per GPU, 8 H100 at 500 W, 2024",
       60 / (TOKENS / EAGER - TOKENS / COMPILED),
       "steps", kind="derived", source=TORCHTITAN, at_least=140, at_most=170)
 

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 import yaml
-from programs import ROOT, SNIPPETS, run
+from programs import ROOT, SNIPPETS, load, run
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
 from evidence import records
@@ -115,6 +115,40 @@ def test_with_batch_eval_metrics_evaluate_keeps_no_logits_and_predict_does(tmp_p
     assert seen == [(torch.Tensor, 2, False), (torch.Tensor, 2, True)]
     assert kept.predictions is None
     assert len(trainer.predict(rows()).predictions) == 4
+
+
+def test_generation_right_after_training_with_checkpointing_sees_the_last_token_alone_until_eval(tmp_path, caplog):
+    model = tiny()
+    options = {"max_steps": 1, "learning_rate": 1e-9, "activation_checkpointing": True, "save_strategy": "no", "use_cpu": True}
+    Trainer(model=model, args=TrainingArguments(tmp_path, **options), train_dataset=rows()).train()
+    prompts = torch.tensor([[3, 4, 5, 6], [9, 8, 7, 6]])
+
+    def written():
+        return model.generate(prompts, max_new_tokens=6, do_sample=False)[:, 4:]
+
+    assert model.training
+    with caplog.at_level("WARNING"):
+        nonsense = written()
+    right = [prompts[:1]]
+    model.eval()
+    with torch.no_grad():
+        for _ in range(6):
+            right.append(model(torch.cat(right, 1), use_cache=False).logits[:, -1:].argmax(-1))
+    assert torch.equal(written()[:1], torch.cat(right[1:], 1))
+    assert not torch.equal(nonsense, written())
+
+
+def test_the_snapshot_is_written_where_memory_runs_out_and_the_error_goes_on(monkeypatch):
+    said = []
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all", **more: said.append(enabled))
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", said.append)
+    program = load("own_loop/snapshot_of_oom.py")
+    with pytest.raises(torch.OutOfMemoryError), program.snapshot_of_oom():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    assert said == ["all", "oom.pickle", None]
+    with program.snapshot_of_oom():
+        pass
+    assert said[3:] == ["all", None]
 
 
 def test_an_evaluation_takes_eight_rows_at_a_time():

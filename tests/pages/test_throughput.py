@@ -740,6 +740,13 @@ def test_interleaved_streams_have_as_many_shards_as_the_smallest_part():
     assert datasets.interleave_datasets(parts).num_shards == 2
 
 
+def test_each_worker_reads_a_whole_stream_unless_it_asks_which_worker_it_is():
+    said = run("throughput/iterable.py").stdout.splitlines()
+    assert said[0] == "Whole, 0 workers: 100 rows, 100 different ones"
+    assert said[1] == "Whole, 2 workers: 200 rows, 100 different ones"
+    assert said[2:] == [f"Stream, {workers} workers: 100 rows, 100 different ones" for workers in (0, 2)]
+
+
 def test_a_stream_of_one_shard_serves_one_worker():
     stream = datasets.Dataset.from_dict({"x": range(16)}).to_iterable_dataset(num_shards=1)
     served = set()
