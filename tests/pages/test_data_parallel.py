@@ -124,12 +124,14 @@ def test_the_guard_stops_there_and_nowhere_else(tmp_path):
     exec(guard, {"arguments": Arguments(tmp_path, use_cpu=True, report_to=[]), "ParallelMode": ParallelMode})
 
 
-def test_the_launch_commands_start_programs_of_the_page():
-    stand_ins = {name: f'echo {name} "$@"' for name in ("python", "torchrun", "nvidia-smi")}
-    said = run("data_parallel/launch.sh", stand_ins=stand_ins).stdout.splitlines()
-    started = re.findall(r"\w+\.py", "\n".join(said))
-    assert len(said) == 4 and started == ["trainer.py", "trainer.py", "allreduce_speed.py"]
-    assert set(started) <= {path.name for path in PROGRAMS}
+def test_the_launch_commands_train_on_two_processes_and_on_one_and_measure_an_all_reduce():
+    beside = ["data_parallel/trainer.py", "data_parallel/allreduce_speed.py"]
+    stand_ins = {"nvidia-smi": 'echo nvidia-smi "$@"'}
+    environment = {"PET_STANDALONE": 1, "OMP_NUM_THREADS": 1}  # a free port: other tests start torchrun at the same time
+    said = run("data_parallel/launch.sh", beside=beside, stand_ins=stand_ins, environment=environment).stdout
+    assert re.findall(r"^\w+: batch .*$", said, re.M) == ["distributed: batch 32, 3 steps", "not_parallel: batch 32, 3 steps"]
+    assert "nvidia-smi topo -m\n" in said
+    assert len(re.findall(r"^\d+ MB on 2 processes: .* GB/s$", said, re.M)) == 3
 
 
 # DDP
