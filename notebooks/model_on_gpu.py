@@ -51,6 +51,7 @@ from evidence.session import prepare
 prepare(PINS)
 
 # %%
+import copy
 import logging
 import warnings
 
@@ -60,7 +61,8 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun.answer import answer
+from dryrun import device_memory, predict
+from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
 from dryrun.predict import generation
 from dryrun.rows import Setting
@@ -148,23 +150,50 @@ table("methods", "The first method that fits, fine-tuning on 1 x 4,096 tokens",
 # [A recipe](../recipes/8b-on-24gb.md) fine-tunes an 8B model by QLoRA, with conversations of
 # up to 2,048 tokens, one at a time, an update for 16 of them. Its loss is that of the model,
 # not a fused one.
+#
+# The trace above has adapters in the 16 bits of the model. The program of the recipe has
+# them in fp32, as peft makes them, and so their gradients and both moments of AdamW. It
+# adds up the gradients of 16 conversations, so they are there from the second one on, under
+# its logits. Both are counted here. A test runs the program on fake tensors and compares.
 
 # %%
 RECIPE = Workload("qwen3-8b", 1, 2048, checkpointing=1, rank=16, targets="all linear", four_bit=True)
-at_work = {gpu: answer(RECIPE, Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16))
-           for gpu in GPUS}
+
+
+def of_the_program(what):
+    """The trace with fp32 adapters, their gradients through all micro-batches, and fp32 moments."""
+    trained = copy.copy(what)
+    trained.memory = copy.copy(what.memory)
+    fp32 = {"gradients": 4 * what.trainable, "optimizer": 8 * what.trainable}
+    trained.memory.parts = [(peak, parts | fp32 | {"parameters": parts["parameters"] + 2 * what.trainable})
+                            for peak, parts in what.memory.parts]
+    return trained
+
+
+def needed_by(workload, setting):
+    return device_memory.needed(of_the_program(traced(workload)), workload, setting, predict.fitted()["memory"])
+
+
+# %% [markdown]
+# So memory is that of the program, on top of it what GPUs show beside tensors. Speed is that
+# of the trace: the products are the same.
+
+# %%
+at_work = {}
+for gpu in GPUS:
+    setting = Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16)
+    at_work[gpu] = answer(RECIPE, setting).prediction, needed_by(RECIPE, setting)
 
 
 def figure_of(gpu, value, low, high):
-    said = {"label": accelerator(gpu).label}
-    if not at_work[gpu].fits:
-        return said | {"words": "does not fit", "because": f"{at_work[gpu].needed.high / 2**30:.0f} GiB may be needed"}
+    said, needed = {"label": accelerator(gpu).label}, at_work[gpu][1]
+    if not needed.fits(usable(gpu)):
+        return said | {"words": "does not fit", "because": f"{needed.high / 2**30:.0f} GiB may be needed"}
     return said | {"value": value, "low": low, "high": high}
 
 
 memory, rate, minutes = {}, {}, {}
-for gpu, found in at_work.items():
-    time, needed = found.prediction, found.needed
+for gpu, (time, needed) in at_work.items():
     tokens = time.tokens_per_second * time.seconds
     memory[gpu] = figure_of(gpu, needed.expected / 2**30, needed.expected / 2**30, needed.high / 2**30)
     rate[gpu] = figure_of(gpu, tokens / time.seconds, tokens / time.high, tokens / time.low)
@@ -192,23 +221,22 @@ def fits(needed, size):
 
 def row_of_length(method, loss, length, **options):
     asked = Workload("qwen3-8b", 1, length, checkpointing=1, rank=16, targets="all linear", **options)
-    needed = answer(asked, Setting(gpu="rtx-4090", precision="bf16")).needed
+    needed = needed_by(asked, Setting(gpu="rtx-4090", precision="bf16"))
     return {"tokens": f"{length:,}", "method": method, "loss": loss, "needed": needed.expected / 2**30} | {
         f"on{size}": fits(needed, size) for size in SIZES}
 
 
 lengths = [row_of_length("QLoRA", loss, length, four_bit=True, **options)
            for loss, (options, asked) in LOSSES.items() for length in asked]
-lengths.append(row_of_length("LoRA, bf16", "in chunks", 2048, fused_loss=True))
+lengths += [row_of_length("LoRA, bf16", loss, 2048, **options) for loss, (options, _) in LOSSES.items()]
 table("recipe-lengths", "Fine-tuning Qwen3-8B, one conversation at a time, rank 16, activation checkpointing",
       {"tokens": "Tokens", "method": "Method", "loss": "Loss", "needed": "On the GPU, GiB"}
       | {f"on{size}": f"{size} GB" for size in SIZES}, lengths, kind="predicted")
 
 # %% [markdown]
 # [Another](../recipes/14b-on-8-gpus.md) trains all weights of a 14B model on the 8 GPUs of a
-# node, by FSDP2: fp32 weights in shards, computed with in bf16. Speed on many GPUs is
-# predicted well, memory is not ([the errors](gpu_time.ipynb)), so memory is that of the
-# tensors alone.
+# node, by FSDP2: fp32 weights in shards, computed with in bf16. Gradients are reduced in
+# every micro-batch. Its memory is traced in [another notebook](many_gpus.ipynb).
 
 # %%
 ALL, NODE = Workload("qwen2.5-14b", 1, 4096, checkpointing=1), 8
@@ -219,12 +247,9 @@ def on_a_node(gpu):
 
 
 large = {gpu: on_a_node(gpu) for gpu in GPUS}
-parts = large["a100-sxm4-80"].needed.categories
 claim("recipe-14b-state",
       "Weights, gradients and AdamW state of Qwen2.5-14B on each of 8 GPUs: 16 bytes x parameters / 8",
       16 * traced(ALL).parameters / NODE / 2**30, "GiB", kind="derived", at_least=27, at_most=28)
-claim("recipe-14b-tensors", "Tensors at the peak of a step of Qwen2.5-14B on each of 8 GPUs, FSDP2, 1 x 4,096 tokens",
-      sum(parts.values()) / 2**30, "GiB", kind="traced", at_least=28, at_most=45)
 
 # %%
 rate, minutes = {}, {}
@@ -265,11 +290,10 @@ def on_node(batch, length, gpu):
 micro = []
 for batch, length in SHAPES:
     found = {"a100": on_node(batch, length, "a100-sxm4-80"), "h100": on_node(batch, length, "h100-sxm5")}
-    micro.append({"tokens": f"{batch} x {length:,}", "held": sum(found["a100"].needed.categories.values()) / 2**30}
-                 | {f"{gpu}-rate": one.prediction.tokens_per_second for gpu, one in found.items()}
+    micro.append({"tokens": f"{batch} x {length:,}"} | {f"{gpu}-rate": one.prediction.tokens_per_second for gpu, one in found.items()}
                  | {f"{gpu}-mfu": 100 * one.prediction.mfu for gpu, one in found.items()})
 table("recipe-14b-micro", "Full fine-tuning of Qwen2.5-14B on 8 GPUs of 80 GB, FSDP2, by the tokens of a micro-batch",
-      {"tokens": "On each GPU", "held": "Tensors, GiB", "a100-rate": "A100, tokens/s", "a100-mfu": "A100, MFU, %",
+      {"tokens": "On each GPU", "a100-rate": "A100, tokens/s", "a100-mfu": "A100, MFU, %",
        "h100-rate": "H100, tokens/s", "h100-mfu": "H100, MFU, %"}, micro, kind="predicted")
 
 # %% [markdown]
@@ -299,13 +323,13 @@ def held(model, weights):
 def running(model, gpu):
     said = {"label": accelerator(gpu).label}
     for weights, stored in WEIGHTS.items():
-        if held(model, weights) + RESERVE <= accelerator(gpu).get("memory") * 1e9:
+        if held(model, weights) + RESERVE <= usable(gpu):
             half = gpu == "t4" and weights == "bf16"
             time = generation(model, PROMPT, ANSWER, gpu, weights="fp16" if half else stored)
             return said | {"words": "fp16" if half else weights, "value": ANSWER / time.seconds,
                            "low": ANSWER / time.high, "high": ANSWER / time.low}
-    needs = (held(model, "4 bits") + RESERVE) / 1e9
-    return said | {"words": "does not fit", "because": f"4 bits need {needs:.0f} GB"}
+    needs = (held(model, "4 bits") + RESERVE) / 2**30
+    return said | {"words": "does not fit", "because": f"4 bits need {needs:.0f} GiB"}
 
 
 generating = {model: {gpu: running(model, gpu) for gpu in GPUS} for model in MODELS}

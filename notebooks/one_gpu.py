@@ -370,8 +370,8 @@ _ = claim("traced-against-allocated", "Peak memory by the allocator against the 
 # Hugging Face published the first table in 2022: BERT-large, 512 sequences of 512 tokens,
 # one Tesla V100-SXM2. The versions of torch and transformers are not stated. Memory is
 # that of the whole device. The torchtitan team published the second at the end of 2024:
-# Llama 3.1 8B on eight H100, two sequences of 8,192 tokens on each. These H100 are not the
-# usual ones: 96 GB of slower memory, and a power limit of 500 W.
+# Llama 3.1 8B on eight H100, two long sequences on each. These H100 are not the usual ones:
+# they have more and slower memory, and a lower power limit.
 #
 # A V100 has no bf16; an H100 has fast 16-bit and 8-bit products. So the first table tells
 # how the methods compare, and the second what a GPU of today adds.
@@ -415,7 +415,8 @@ for name, sentence, value in (
     ("h100-compile", "Speed of a step with torch.compile against eager", 6667 / 5762),
     ("h100-float8", "Speed of a step with float8 linear layers against bf16, both compiled", 8532 / 6667),
 ):
-    claim(name, sentence + ", Llama 3.1 8B on 8 H100 of 96 GB at 500 W, December 2024", value, "x", kind="cited", source=TITAN)
+    claim(name, sentence + ", Llama 3.1 8B on 8 H100 of 96 GB at 500 W, December 2024", value, "x", kind="cited",
+          source=TITAN)
 
 # %% [markdown]
 # ## What came out, and what to do

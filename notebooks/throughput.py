@@ -360,7 +360,7 @@ torch._dynamo.reset()
 #
 # Compiling costs time once and wins a little in every step, so it pays after *cost / gain
 # per step* steps. The cost you see in your log: it is the first step. The gain depends on
-# the GPU. The torchtitan team measured Llama 3.1 8B on eight H100 at 500 W. From their tokens per
+# the GPU. The torchtitan team measured Llama 3.1 8B on eight H100. From their tokens per
 # second, and two sequences of 8,192 tokens per GPU and step, follow the seconds that each
 # compiled step wins, and after how many steps one minute of compiling has paid.
 

@@ -17,6 +17,7 @@ data = [{"input_ids": row, "labels": row} for row in ids]
 # --8<-- [start:arguments]
 arguments = TrainingArguments(
     "out", max_steps=4, save_strategy="no", use_cpu=not gpu, per_device_train_batch_size=2,
+    bf16=True,  # half the bytes to move
     activation_checkpointing=True,
     activation_checkpointing_kwargs={"offload": gpu},  # True needs an accelerator
 )

@@ -1,4 +1,4 @@
-"""All methods of the guide at once: an effective batch of 8."""
+"""All methods of the guide at once: an effective batch of 32."""
 import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, Trainer, TrainingArguments
 
@@ -8,7 +8,8 @@ if gpu:  # BERT-large
 else:  # a small one, which a CPU trains in seconds
     config = BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2)
 model = AutoModelForSequenceClassification.from_config(config)
-data = [{"input_ids": torch.randint(1000, 30000, (128,)), "labels": row % 2} for row in range(64)]
+length = 512 if gpu else 64
+data = [{"input_ids": torch.randint(1000, 30000, (length,)), "labels": row % 2} for row in range(64)]
 
 # --8<-- [start:arguments]
 native_bf16 = gpu and torch.cuda.get_device_capability() >= (8, 0)
@@ -18,7 +19,7 @@ arguments = TrainingArguments(
     bf16=native_bf16 or not gpu,
     fp16=gpu and not native_bf16,
     activation_checkpointing=True,
-    per_device_train_batch_size=2,
+    per_device_train_batch_size=8,
     gradient_accumulation_steps=4,
 )
 # --8<-- [end:arguments]

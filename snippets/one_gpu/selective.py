@@ -24,7 +24,13 @@ plain, loss = step()
 model.activation_checkpointing_enable()
 full, same = step()
 # --8<-- [start:selective]
-keep = [torch.ops.aten.mm.default, torch.ops.aten._scaled_dot_product_flash_attention.default]
+aten = torch.ops.aten
+keep = [aten.mm.default, aten.addmm.default]  # layers without a bias, and with one
+keep += [  # whichever kernel SDPA takes: cuDNN on an H100
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+]
 contexts = functools.partial(create_selective_checkpoint_contexts, keep)
 model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
 # --8<-- [end:selective]

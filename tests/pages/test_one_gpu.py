@@ -3,12 +3,15 @@
 import inspect
 import logging
 import re
+import runpy
 import subprocess
 import sys
+import types
 import warnings
 
 import pytest
 import torch
+import transformers
 import yaml
 from accelerate.utils import find_executable_batch_size
 from programs import ROOT, SNIPPETS, run
@@ -26,6 +29,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from dryrun.trace import training_step
+from evidence import records
 
 ERRORS = SNIPPETS / "one_gpu" / "errors"
 TRAINING = [
@@ -70,6 +74,34 @@ def rows(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", TRAINING)
 def test_every_program_of_the_page_trains_on_a_cpu(name):
     assert "train_loss" in run(name).stdout
+
+
+class OnAGpu(Exception):
+    """What a program made before it would have trained on a GPU."""
+
+
+def test_the_peak_beside_the_program_with_all_methods_is_that_of_its_own_step(monkeypatch):
+    def caught(model, args, train_dataset):
+        raise OnAGpu(model, args, train_dataset)
+
+    with monkeypatch.context() as as_if, torch.device("meta"), pytest.raises(OnAGpu) as made:
+        as_if.setattr(torch.cuda, "is_available", lambda: True)
+        as_if.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+        as_if.setattr(transformers, "TrainingArguments", lambda folder, **given: types.SimpleNamespace(**given))
+        as_if.setattr(transformers, "Trainer", caught)
+        runpy.run_path(SNIPPETS / "one_gpu/all_together.py")
+    model, arguments, rows = made.value.args
+    step = training_step(
+        AutoModelForSequenceClassification,
+        model.config,
+        arguments.per_device_train_batch_size,
+        len(rows[0]["input_ids"]),
+        autocast=torch.bfloat16 if arguments.bf16 else torch.float16,
+        activation_checkpointing=arguments.activation_checkpointing,
+        accumulation=arguments.gradient_accumulation_steps,
+    )
+    shown = records.load(ROOT / "results" / "memory_anatomy" / "exact.json").data["claims"]["together-peak"]["value"]
+    assert step.peak_gib == pytest.approx(shown, rel=0.01)
 
 
 # Where the memory goes
