@@ -38,7 +38,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks record verify add summary pair fit addresses install lock clean
+.PHONY: help serve site check test audit notebooks exact record verify add summary pair fit addresses install lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -71,6 +71,9 @@ notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, 
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)
+
+exact: $(RUNNER_READY) ## execute the cells of notebooks that measure nothing; write .ipynb and results/<notebook>/exact.json (minutes)
+	@$(RUNNER) -m evidence exact $(NOTEBOOKS)
 
 verify: $(RUNNER_READY) ## execute notebooks, say of each figure whether it holds here, write nothing
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)

@@ -1,6 +1,6 @@
 """Carries a figure from the run that made it to its record; `evidence.site` carries the record to the page.
 
-Each module imports only those before it: problems, machine, plausible, schema, records, freshness, measure, launch, wire,
+Each module imports only those before it: problems, machine, plausible, schema, records, measured_code, freshness, measure, launch, wire,
 plots, session, claims, compare, contributed, notebooks, runs, finish, pairs, contributions, notebook_calls, notebook_lint,
 site, __main__. `measure` needs torch; what builds the site does not.
 """

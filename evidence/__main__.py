@@ -1,4 +1,4 @@
-"""Command line: check, pair, addresses, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, exact, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import json
@@ -20,6 +20,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m evidence", description="Figures from runs to pages.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
+    command = commands.add_parser("exact", help="execute what measures nothing; write .ipynb and exact.json")
+    command.add_argument("notebooks", nargs="*", help="names; all by default")
     commands.add_parser("pair", help="take edits of prose, comments and install cells over into the .ipynb files")
     commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
     for name, text in (
@@ -50,6 +52,7 @@ def main(arguments=None):
             "pair": pair,
             "addresses": add_addresses,
             "record": record,
+            "exact": exact,
             "verify": verify,
             "add": add,
             "summary": summary,
@@ -72,6 +75,8 @@ def check(asked):
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
     for problem in problems:
         print(problem, file=sys.stderr)
+    for warning in (warning for name in notebooks.names() for warning in pairs.stale(name)):
+        print(f"Warning: {warning}")
     found = records.load_all()
     claims = {(notebook, name) for notebook, kept in found.items() for record in kept for name in record.data["claims"]}
     print(
@@ -88,7 +93,7 @@ def pair(asked):
     notebooks.refresh_closing_cells()
     for name in notebooks.names():
         if not notebooks.pair(name):
-            _say(f"{name}: its code has changed; `make record NOTEBOOKS={name}`")
+            _say(f"{name}: its code has changed; `make exact NOTEBOOKS={name}`, or `make record` where that measures")
 
 
 def add_addresses(asked):
@@ -100,6 +105,10 @@ def add_addresses(asked):
 
 def record(asked):
     return _each(runs.record, asked)
+
+
+def exact(asked):
+    return _each(runs.exact, asked)
 
 
 def verify(asked):

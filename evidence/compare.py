@@ -31,15 +31,15 @@ class Row:
     why: str = ""
 
 
-def rows(made, published, here=None, missing=NOT_LEFT, stale=()):
+def rows(made, published, here=None, missing=NOT_LEFT):
     """made: {"claims": {name: data}, "tables": {name: data}} of this run, a claim whose bound does not hold with "broken".
 
     published: the records of the notebook. here: the machine of this run as `machine.describe` has it; the figures of the
-    published machine most like it are shown. missing: why a figure did not come. stale: records of which only the names count.
+    published machine most like it are shown. missing: why a figure did not come.
     """
     found = sorted(published, key=lambda record: _likeness(record, here or {}), reverse=True)
     for collection in ("claims", "tables"):
-        kinds = {name: entry["kind"] for record in [*found, *stale] for name, entry in record.data[collection].items()}
+        kinds = {name: entry["kind"] for record in found for name, entry in record.data[collection].items()}
         for name in dict.fromkeys([*made[collection], *kinds]):
             said = [(record, record.data[collection][name]) for record in found if name in record.data[collection]]
             yield _row(name, kinds.get(name), made[collection].get(name), said, missing)

@@ -9,7 +9,7 @@ import ast
 import json
 import re
 
-from . import freshness, machine
+from . import machine, measured_code
 from .problems import Problem, line_of, nearest, read_text
 
 LEAST_FIXED = 10  # characters of a sentence that stand in the code; the rest may come from variables
@@ -30,7 +30,7 @@ def problems(record, expected, source, path):
     record: a Record; expected: {"claims": ..., "tables": ...} of the executed .ipynb; source: the notebook's cells, which lie
     at `path`.
     """
-    trees = [ast.parse(freshness.what_runs(cell.source)) for cell in _python_cells(source, path)]
+    trees = [ast.parse(measured_code.what_runs(cell.source)) for cell in _python_cells(source, path)]
     said, numbers = Said(trees), _numbers(trees)
     if wrong := _software(expected.get("software", {}), record.data["software"]):
         yield _problem(record, "software", wrong)
@@ -95,7 +95,7 @@ def _cells(ours, theirs, said):
 
 
 def _python_cells(source, path):
-    return [cell for cell in freshness.code_cells(source, path) if not cell.source.startswith("%%")]
+    return [cell for cell in measured_code.code_cells(source, path) if not cell.source.startswith("%%")]
 
 
 class Said:

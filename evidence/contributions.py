@@ -33,14 +33,14 @@ def add(path, results=records.RESULTS):
     record = records.Record(path, data)
     if changed := records.changed_by_hand(record):
         raise Problem(path, "edited by hand since its run wrote it", SEND_AGAIN, changed.line)
-    if why := freshness.stale(record):
-        raise Problem(path, why, RUN_AGAIN)
+    if not freshness.is_of_today(record):
+        what = f"the code of notebooks/{record.notebook}.py has changed since this run"
+        raise Problem(path, what, RUN_AGAIN)
     notebook = nbformat.read(FOLDER / f"{record.notebook}.ipynb", 4)
-    source = read_source(record.notebook)
-    for problem in contributed.problems(
-        record, expected_of(record.notebook, notebook), source, FOLDER / f"{record.notebook}.py"
-    ):
+    source, expected = read_source(record.notebook), expected_of(record.notebook, notebook)
+    for problem in contributed.problems(record, expected, source, FOLDER / f"{record.notebook}.py"):
         raise Problem(path, problem.what, RUN_AGAIN, problem.line)
+    data["code"] = expected["code"]  # of the same notebook, so the same code measured each figure
     _name_apart(data, results)
     place, text = records.prepared({key: said for key, said in data.items() if key != "seal"}, results)
     if place.exists() and records.load(place).date > record.date:

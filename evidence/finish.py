@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlencode
 
-from . import claims, compare, freshness, records
+from . import claims, compare, freshness, measured_code, records
 from .problems import Problem
 from .runs import assembled
 from .session import readers_session
@@ -61,13 +61,12 @@ def _offered(checkout, opened, made, published, found):
     if not compare.all_hold(found):
         return _told(opened, found)
     code = executed_code()
-    modules = next((list(record.data["package"]) for record in published if record.machine), None)
     if code not in {record.data["source"] for record in published}:
         return f"No record is offered: {CHANGED}. {NEXT}", ""
-    if modules is None:
+    if not any(record.machine for record in published):
         return "No record is offered: what this notebook says is the same on every machine.", ""
     try:
-        return _to_send(make_offer(opened, made, code, modules))
+        return _to_send(make_offer(opened, made, code))
     except Problem as problem:
         return f"No record is offered: {problem.what}.", ""
 
@@ -85,13 +84,10 @@ def _told(opened, found):
     return said, f'<p><a href="{escape(address)}" target="_blank" rel="noopener">Tell the project</a></p>'
 
 
-def make_offer(opened, made, code, modules):
+def make_offer(opened, made, code):
     """The Offer of this run's measured figures. Raises Problem where no record may hold them."""
     found = {"claim": made["claims"], "table": made["tables"]}
-    hashes = freshness.hashes_of(modules)
-    part = next(
-        (part for part in assembled(opened["notebook"], opened, found, code, hashes) if "machine" in part), None
-    )
+    part = next((part for part in assembled(opened["notebook"], opened, found, code) if "machine" in part), None)
     if not part:
         raise Problem("this run", "it measured nothing", "Run all cells")
     path, text = records.prepared(part)
@@ -105,7 +101,7 @@ def executed_code():
         return ""
     sources = dict.fromkeys(source for source in session.history_manager.input_hist_raw if source.strip())
     try:
-        return freshness.code_hash(source for source in sources if freshness.makes_figures(source))
+        return freshness.hash_of(source for source in sources if measured_code.makes_figures(source))
     except SyntaxError:
         return ""
 

@@ -11,7 +11,7 @@ import symtable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from . import freshness, notebooks
+from . import measured_code, notebooks
 
 ARGUMENTS = {  # those without a keyword, of each call that leaves a figure
     "claim": ("name", "sentence", "value", "unit"),
@@ -35,7 +35,7 @@ class Cell:
         """The Python of the cell; empty for a cell in another language, a program to be written, or one that is broken."""
         try:
             return ast.parse("" if self.source.startswith("%%") else self._python)
-        except SyntaxError:  # `freshness.code_cells` names it
+        except SyntaxError:  # `measured_code.code_cells` names it
             return ast.parse("")
 
     @cached_property
@@ -55,22 +55,6 @@ class Cell:
         return _globals(self.scope) | {
             symbol.get_name() for symbol in self.scope.get_symbols() if symbol.is_referenced()
         }
-
-    @cached_property
-    def functions(self):
-        """{name: the names that it takes from outside} of the functions and classes of the cell."""
-        return {child.get_name(): _globals(child) for child in self.scope.get_children()}
-
-    @cached_property
-    def of_dryrun(self):
-        """The names that the cell imports from `dryrun`."""
-        found = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dryrun":
-                found |= {alias.asname or alias.name for alias in node.names}
-            elif isinstance(node, ast.Import):
-                found |= {alias.asname or "dryrun" for alias in node.names if alias.name.split(".")[0] == "dryrun"}
-        return found
 
     def line_of_name(self, name):
         nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Name) and node.id == name)
@@ -154,7 +138,7 @@ def cells_of(name):
     """The cells of code of a notebook, as Cells."""
     path = notebooks.FOLDER / f"{name}.py"
     return [
-        Cell(number, notebooks.line_of_cell(path, number) or 1, cell.source, freshness.measures(cell))
+        Cell(number, notebooks.line_of_cell(path, number) or 1, cell.source, measured_code.measures(cell))
         for number, cell in enumerate(notebooks.read_source(name).cells, 1)
         if cell.cell_type == "code"
     ]

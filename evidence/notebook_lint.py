@@ -2,7 +2,7 @@
 
 - a claim or table with a bad or repeated name, an unknown kind or unit, no sentence, no bound, or a bound that nothing breaks
 - what is measured outside of a cell tagged `measures`, what is exact inside of one
-- a cell that leans on a tagged cell without the tag, or on an import of `dryrun` that the record would not cover
+- a cell that leans on a tagged cell without the tag
 - a cell longer than a reader takes in at one sight
 """
 
@@ -11,7 +11,7 @@ import math
 import re
 from pathlib import Path
 
-from . import freshness, notebooks, records
+from . import measured_code, notebooks, records
 from .notebook_calls import calls_of, cells_of, text_of
 from .problems import Problem, line_of, nearest, read_text
 from .schema import KINDS, UNITS, format_value
@@ -73,7 +73,7 @@ def _accelerator(path, cells, head):
 def _lengths(path, cells):
     for cell in cells:
         lines = cell.source.splitlines()
-        if cell.source.startswith(freshness.INSTALL_MARK):
+        if cell.source.startswith(measured_code.INSTALL_MARK):
             continue  # is the same in every notebook
         if len(lines) > LINES:
             what = f"cell {cell.number} has {len(lines)} lines; a cell has at most {LINES}"
@@ -199,36 +199,14 @@ def _kinds_and_tags(path, calls):
 
 
 def _leaning(path, cells):
-    """Cells without the tag run without the others. A cell with it is covered by the record, with what it imports."""
+    """Cells without the tag run without the others."""
     free = set().union(*(cell.defined for cell in cells if not cell.measures))
     tagged = {name: cell for cell in cells if cell.measures for name in cell.defined}
-    imported = {name: cell for cell in cells for name in cell.of_dryrun}
-    functions = {name: used for cell in cells if not cell.measures for name, used in cell.functions.items()}
     for cell in cells:
-        if not cell.measures:
-            for name in sorted((cell.used & tagged.keys()) - free):
-                what = f"{name} comes from cell {tagged[name].number}, which measures, and this cell has no tag"
-                fix = 'begin this cell with `# %% tags=["measures"]` too, or define the name in a cell without the tag'
-                yield Problem(path, what, fix, cell.line_of_name(name))
-            continue
-        for name, way in sorted(_reached(cell.used - cell.defined, functions).items()):
-            if name in imported and name not in cell.of_dryrun:
-                through = f" through {way}()" if way else ""
-                what = f"this cell measures, and uses {name} of dryrun{through}, which cell {imported[name].number} imports"
-                fix = "import it in this cell, so that the record is tied to it"
-                fix += f", and define {way}() in a cell that measures" if way else ""
-                yield Problem(path, what, fix, cell.line_of_name(way or name))
-
-
-def _reached(names, functions):
-    """{name: the first function on the way to it, or ""} of all names that some names lead to through functions."""
-    found, open_ = {}, [(name, "") for name in names]
-    while open_:
-        name, way = open_.pop()
-        if name not in found:
-            found[name] = way
-            open_ += [(inner, way or name) for inner in functions.get(name, ())]
-    return found
+        for name in sorted((cell.used & tagged.keys()) - free if not cell.measures else ()):
+            what = f"{name} comes from cell {tagged[name].number}, which measures, and this cell has no tag"
+            fix = 'begin this cell with `# %% tags=["measures"]` too, or define the name in a cell without the tag'
+            yield Problem(path, what, fix, cell.line_of_name(name))
 
 
 def _unbreakable(path, name, calls, results):

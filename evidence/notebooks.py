@@ -9,7 +9,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 
-from . import freshness, records
+from . import measured_code, records
 from .problems import Problem, nearest, read_text
 
 FOLDER = Path("notebooks")
@@ -43,7 +43,7 @@ PIN = re.compile(r"^([\w.-]+)(?:\[[\w,-]*\])?==([\w.+!]+)", re.M)  # of a lock
 
 
 CLOSING = f"""\
-{freshness.CLOSING_MARK}. In Colab it also offers the record of this machine, to send.
+{measured_code.CLOSING_MARK}. In Colab it also offers the record of this machine, to send.
 from evidence.finish import finish
 
 finish()"""
@@ -166,7 +166,7 @@ def refresh_closing_cells():
         path = FOLDER / f"{name}.py"
         text = read_text(path)
         if closing_cell_problem(path, read_source(name)):
-            kept = re.split(rf"^# %%\n{re.escape(freshness.CLOSING_MARK)}", text, flags=re.M)[0]
+            kept = re.split(rf"^# %%\n{re.escape(measured_code.CLOSING_MARK)}", text, flags=re.M)[0]
             records.write_atomically(path, f"{kept.rstrip()}\n\n# %%\n{CLOSING}\n")
 
 
@@ -200,7 +200,7 @@ def pair(name):
         return False
 
     def runs(cell):
-        return cell.cell_type == "code" and not cell.source.startswith(freshness.CLOSING_MARK)
+        return cell.cell_type == "code" and not cell.source.startswith(measured_code.CLOSING_MARK)
 
     made = list(filter(runs, old.cells))
     for cell in filter(runs, source.cells):
@@ -221,7 +221,7 @@ def head_of(notebook):
 
 
 def code_of(notebook, path):
-    return [freshness.what_runs(cell.source) for cell in freshness.code_cells(notebook, path)]
+    return [measured_code.what_runs(cell.source) for cell in measured_code.code_cells(notebook, path)]
 
 
 def with_stable_ids(cells):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from . import contributed, freshness, records
+from . import contributed, freshness, measured_code, records
 from .notebooks import (
     FOLDER,
     closing_cell_problem,
@@ -33,10 +33,10 @@ def check(name, results=records.RESULTS):
         return [Problem(path, f"not a notebook ({str(error)[:120]})", again)]
     try:
         source = read_source(name)
+        unlike_pair = list(_pair_problems(source_path, path, source, notebook, again))
         return [
             *_source_problems(source_path, source),
-            *_stale_problems(name, results, again),
-            *_pair_problems(source_path, path, source, notebook, again),
+            *(unlike_pair or _stale_problems(name, results)),
             *_output_problems(path, notebook, again),
             *_record_problems(name, path, notebook, results, again),
             *_contributed_problems(name, source, notebook, results),
@@ -45,13 +45,25 @@ def check(name, results=records.RESULTS):
         return [problem]
 
 
-def _stale_problems(name, results, again):
-    """Every record of every machine must belong to the code of today."""
+def stale(name, results=records.RESULTS):
+    """In a line each, the records with figures that earlier code measured: pages show these with the date of their run."""
     for path in sorted((Path(results) / name).glob("*.json")):
         record = records.load(path)
-        if why := freshness.stale(record):
-            where = f"{again} on {record.label}, or delete the record" if record.machine else again
-            yield Problem(path, f"stale, and on no page: {why}", where, line_of(read_text(path), '"source"'))
+        if old := freshness.stale(record):
+            of_all = sum(len(record.data[collection]) for collection in freshness.COLLECTIONS)
+            some = ", ".join(sorted(name for _, name in old)[:5]) + (", ..." if len(old) > 5 else "")
+            yield (
+                f"{path.as_posix()}: {len(old)} of {of_all} figures were measured by earlier code ({some}); pages say so. "
+                f"To measure them again: `make record NOTEBOOKS={name}` on {record.label}"
+            )
+
+
+def _stale_problems(name, results):
+    """What is the same on every machine must come from the notebook of today."""
+    path = Path(results) / name / f"{records.ANY_MACHINE}.json"
+    if path.exists() and not freshness.is_of_today(records.load(path)):
+        what = f"the code of notebooks/{name}.py has changed since this run"
+        yield Problem(path, what, f"run `make exact NOTEBOOKS={name}`", line_of(read_text(path), '"source"'))
 
 
 def _source_problems(path, source):
@@ -75,7 +87,7 @@ def _pair_problems(source_path, path, source, notebook, again):
     if cells == stored:
         return
     same_code = code_of(source, source_path) == code_of(notebook, path)
-    fix = "run `make pair`" if same_code else f"{again}; take over edits of the .ipynb first"
+    fix = "run `make pair`" if same_code else f"{_run_again(source, notebook, again)}; take over edits of the .ipynb first"
     number = next((n for n, (a, b) in enumerate(zip(cells, stored), 1) if a != b), min(len(cells), len(stored)) + 1)
     ours, theirs = (side[number - 1][1].splitlines() if number <= len(side) else [] for side in (cells, stored))
     line = (line_of_cell(source_path, number) or 1) + next(
@@ -87,11 +99,19 @@ def _pair_problems(source_path, path, source, notebook, again):
     yield Problem(source_path, what, fix, line)
 
 
+def _run_again(source, notebook, again):
+    """Minutes where nothing that measures has changed; else the hours, or the minutes and figures that are marked."""
+    exact = again.replace("make record", "make exact")
+    if list(measured_code.hashes(source).values()) == list(measured_code.hashes(notebook).values()):
+        return exact
+    return f"{again}, which measures, or {exact.removeprefix('run ')}, which marks the measured figures as older than their code"
+
+
 def _output_problems(path, notebook, again):
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue
-        if cell.execution_count is None and cell.source.strip() and not cell.source.startswith(freshness.CLOSING_MARK):
+        if cell.execution_count is None and cell.source.strip() and not cell.source.startswith(measured_code.CLOSING_MARK):
             yield Problem(path, f"cell {number} was not executed", again, line_of_cell(path, number))
         for output in cell.outputs:
             if output.output_type == "error":
@@ -132,7 +152,7 @@ def _contributed_problems(name, source, notebook, results):
     here = {expected["machine"]["name"]} if "machine" in expected else set()
     for place in sorted((Path(results) / name).glob("*.json")):
         record = records.load(place)
-        if record.machine and record.machine not in here and not freshness.stale(record):
+        if record.machine and record.machine not in here and freshness.is_of_today(record):
             yield from contributed.problems(record, expected, source, path)
 
 

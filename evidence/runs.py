@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import nbformat
 
-from . import compare, freshness, records
+from . import compare, freshness, measured_code, records
 from .claims import MIME
 from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stable_ids
 from .problems import Problem, line_of, read_text, shown
@@ -26,22 +26,65 @@ OPENED = {  # the least that start() leaves
 
 def record(name, results=records.RESULTS, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
-    path = FOLDER / f"{name}.py"
-    code = freshness.code_and_modules(path)  # now: the file may be edited while its notebook runs
     notebook = read_source(name)
     _execute(name, notebook, say)
     _drop_logs(notebook)
-    made = harvest(notebook, path, code)
+    made = harvest(notebook, FOLDER / f"{name}.py")
     _refuse_another_result(made, results)
     _name_apart(made, notebook, results)
+    _store(name, notebook, made, results, say)
+
+
+def exact(name, results=records.RESULTS, say=print):
+    """Executes the cells that measure nothing, and stores what they derive, trace and cite. What was measured stays as its run
+    left it; where its code has changed since, it is stale from here on."""
+    path = FOLDER / f"{name}.py"
+    notebook, stored = read_source(name), path.with_suffix(".ipynb")
+    measuring = _execute_exact(name, notebook, say)
+    for cell in measuring:
+        cell.cell_type = "code"
+    _drop_logs(notebook)
+    made = [part for part in harvest(notebook, path) if "machine" not in part]
+    _keep_measured(notebook, measuring, nbformat.read(stored, 4) if stored.exists() else None)
+    _store(name, notebook, made, results, say)
+
+
+def _store(name, notebook, made, results, say):
     notebook.cells = with_stable_ids(notebook.cells)
     notebook.metadata["evidence"] = {"outputs": outputs_hash(notebook)}
-    texts = {path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
+    texts = {FOLDER / f"{name}.ipynb": nbformat.writes(notebook) + "\n"}
     texts |= dict(records.prepared(part, results) for part in made)
     records.write_together(texts)
     count = {key: sum(len(part[key]) for part in made) for key in ("claims", "tables")}
     places = " and ".join(shown(place) for place in list(texts)[1:])
     say(f"{name}: {count['claims']} claims, {count['tables']} tables in {places}")
+
+
+def _execute_exact(name, notebook, say):
+    """Runs all cells but those that measure, which it turns to text, so that a cell's number stays, and returns."""
+    measuring = [cell for cell in notebook.cells if cell.cell_type == "code" and measured_code.measures(cell)]
+    for cell in measuring:
+        cell.cell_type = "raw"
+    _execute(name, notebook, say)
+    return measuring
+
+
+def _keep_measured(notebook, measuring, old):
+    """Gives the cells that measure, and the one that opens the run, the outputs of the stored notebook. A cell is found by its
+    code, an edited one by its place among those that were edited."""
+    kept = [c for c in old.cells if c.cell_type == "code" and measured_code.measures(c)] if old else []
+    same = {cell.source: cell for cell in kept}
+    edited = [cell for cell in kept if cell.source not in {new.source for new in measuring}]
+    for cell in measuring:
+        was = same.get(cell.source) or (edited.pop(0) if edited else None)
+        cell.outputs, cell.execution_count = (was.outputs, was.execution_count) if was else ([], None)
+    opened = [cell for cell in old.cells if _opens(cell)] if kept else []
+    for cell in filter(_opens, notebook.cells if opened else []):
+        cell.outputs = opened[0].outputs  # the machine and date of what was measured
+
+
+def _opens(cell):
+    return any(MIME["start"] in output.get("data", {}) for output in cell.get("outputs", []))
 
 
 def _refuse_another_result(made, results):
@@ -51,7 +94,7 @@ def _refuse_another_result(made, results):
         if "machine" in part or not place.exists():
             continue
         stored = records.load(place)
-        if freshness.stale(stored) or stored.data["software"] != part["software"]:
+        if stored.data["source"] != part["source"] or stored.data["software"] != part["software"]:
             continue
         for said in unlike(part, stored.data):
             raise Problem(
@@ -91,13 +134,10 @@ def recompute(name, results=records.RESULTS, say=print):
     """
     path = FOLDER / f"{name}.py"
     notebook = read_source(name)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and freshness.measures(cell):
-            cell.cell_type = "raw"  # so that a cell's number is that of the file
-    _execute(name, notebook, say)
+    _execute_exact(name, notebook, say)
     exact = next((part for part in harvest(notebook, path) if "machine" not in part), {"claims": {}, "tables": {}})
     place = Path(results) / name / f"{records.ANY_MACHINE}.json"
-    again = f"mend the notebook, or if the change is meant run `make record NOTEBOOKS={name}`"
+    again = f"mend the notebook, or if the change is meant run `make exact NOTEBOOKS={name}`"
     stored = records.load(place).data if place.exists() else {"claims": {}, "tables": {}}
     for said in unlike(exact, stored):
         raise Problem(place if place.exists() else path, said, again)
@@ -128,9 +168,7 @@ def verify(name, results=records.RESULTS, say=print):
     made = {key: {name: data for part in parts for name, data in part[key].items()} for key in ("claims", "tables")}
     here = next((part["machine"] for part in parts if "machine" in part), None)
     stored = records.load_all(results).get(name, [])
-    stale = [record for record in stored if record.machine and freshness.stale(record)]
-    fresh = [record for record in stored if record not in stale]
-    return list(compare.rows(made, fresh, here, _first_error(notebook) or compare.NOT_LEFT, stale))
+    return list(compare.rows(made, stored, here, _first_error(notebook) or compare.NOT_LEFT))
 
 
 def _first_error(notebook):
@@ -141,38 +179,42 @@ def _first_error(notebook):
     return None
 
 
-def harvest(notebook, path, code=None):
+def harvest(notebook, path):
     """Makes the records of an executed notebook from the outputs of its cells: what is the same on every machine, and what
-    this machine measured. A part that holds nothing is left out. code: the hashes of what ran, if not of today's file."""
+    this machine measured. A part that holds nothing is left out."""
     found = {"start": {}, "claim": {}, "table": {}}
+    hashes, code = measured_code.hashes(notebook), {"claims": {}, "tables": {}}
     for number, cell, kind, key, data, _ in _left_behind(notebook):
         if key in found[kind]:
             what = "two runs are opened" if kind == "start" else f"two {kind}s of the name {key}"
             fix = "call start() once" if kind == "start" else "give one of them another name"
             raise Problem(path, f"cell {number}: {what}", fix, line_of_cell(path, number))
-        if kind != "start" and (data["kind"] == "measured") != freshness.measures(cell):
+        if kind != "start" and (data["kind"] == "measured") != measured_code.measures(cell):
             yes = (
                 "measures, and its cell has no tag" if data["kind"] == "measured" else "is exact, and its cell measures"
             )
             fix = 'begin a cell that measures with `# %% tags=["measures"]`, and keep what is exact in cells without the tag'
             raise Problem(path, f"cell {number}: {kind} {key} {yes}", fix, line_of_cell(path, number))
         found[kind][key] = data
+        if number in hashes and kind != "start":
+            code[f"{kind}s"][key] = hashes[number]
     opened = _opened(found["start"], path)
-    return assembled(path.stem, opened, found, *(code or freshness.code_and_modules(path)))
+    return assembled(path.stem, opened, found, freshness.code_hash(notebook, path), code)
 
 
-def assembled(name, opened, found, code, modules):
-    """The records of one run: what start() left, {"claim": {name: data}, "table": {name: data}}, and the hashes of its code."""
+def assembled(name, opened, found, source, code=None):
+    """The records of one run: what start() left, {"claim": {name: data}, "table": {name: data}}, and the hashes of its code.
+    Without `code`, the hashes behind each measured figure, whoever takes the record in adds them (`contributions`)."""
     common = {
         "schema": records.SCHEMA_NUMBER,
         "notebook": name,
-        "source": code,
+        "source": source,
         "date": opened["date"],
         "command": f"make record NOTEBOOKS={name}",
         "software": opened["software"],
     }
     parts = []
-    for where, measured in (({}, False), ({"machine": opened["machine"], "package": modules}, True)):
+    for where, measured in (({}, False), ({"machine": opened["machine"]} | ({"code": code} if code else {}), True)):
         kept = {
             f"{kind}s": {key: data for key, data in found[kind].items() if (data["kind"] == "measured") == measured}
             for kind in ("claim", "table")
@@ -208,7 +250,7 @@ def _left_behind(notebook):
 
 
 def _closes(cell):
-    return cell.source.startswith(freshness.CLOSING_MARK)
+    return cell.source.startswith(measured_code.CLOSING_MARK)
 
 
 def _execute(name, notebook, say, go_on=False):

@@ -16,7 +16,7 @@ import jsonschema
 from . import plausible
 from .problems import Problem, line_of, nearest, read_text, shown
 
-NUMBER = 4  # of the schema
+NUMBER = 5  # of the schema
 KINDS = ("derived", "traced", "predicted", "measured", "cited")
 ANY_MACHINE = "exact"  # the file of what is the same on every machine: all kinds but measured
 
@@ -31,6 +31,9 @@ _TEXT = r"^(?!.*<[A-Za-z/!?])(?! +\Z)[ -~À-ÖØ-öø-ÿ±²³¹°·µ×–—�
 _NAME = {"type": "string", "pattern": r"^[a-z0-9]+(-[a-z0-9]+)*\Z", "maxLength": 80}
 _SOURCE = {"type": "string", "pattern": r"^https://[!-;=?-~]+\Z", "maxLength": 300}
 _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
+# of each measured figure, the hash of the code that measured it
+_CODE = {"type": "object", "maxProperties": 200, "propertyNames": _NAME,
+         "additionalProperties": {"type": "string", "pattern": r"^[0-9a-f]{16}\Z"}}  # fmt: skip
 
 
 def _text(most, least=0):
@@ -150,12 +153,7 @@ SCHEMA = _closed(
         "schema": {"type": "integer", "const": NUMBER},
         "notebook": {"type": "string", "pattern": r"^[a-z][a-z0-9_]{0,60}\Z"},
         "source": _HASH,
-        "package": {
-            "type": "object",
-            "maxProperties": 40,
-            "propertyNames": {"pattern": r"^(evidence|dryrun)/[a-z_]+\.py\Z"},
-            "additionalProperties": _HASH,
-        },
+        "code": _closed(["claims", "tables"], {"claims": _CODE, "tables": _CODE}),
         "date": {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"},
         "command": {"type": "string", "pattern": r"^make record NOTEBOOKS=[a-z0-9_]+\Z"},
         "machine": _MACHINE,
@@ -171,7 +169,7 @@ SCHEMA = _closed(
         "tables": {"type": "object", "maxProperties": 60, "propertyNames": _NAME, "additionalProperties": _TABLE},
         "seal": _HASH,
     },
-    dependentRequired={"machine": ["package"], "package": ["machine"]},
+    dependentRequired={"code": ["machine"]},
 )
 # A whole number is written as one: 4.0 is none, though JSON Schema takes it.
 _TYPES = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda checker, value: type(value) is int)

@@ -14,7 +14,7 @@
   // The machine that figures were measured on, and the GPU that they are predicted for: only those that the page has, and
   // only where there are two. The first is what the page shows without a choice.
   const choices = { machine: "[data-on]", gpu: "[data-for]" }
-  const offered = document.querySelector("[data-machines]")?.dataset.machines.split(" ")
+  const offered = document.querySelector(".verified")?.dataset ?? {}
   const show = (name, value) => {
     choose(name, value) // what a page does not have, it shows as the first (evidence/site/context.py)
     const select = document.getElementById(name) // absent while there is nothing to choose on the whole site
@@ -23,9 +23,9 @@
     if (select.selectedIndex < 0) select.selectedIndex = 0
     select.parentElement.hidden = select.length < 2 || !document.querySelector(`article ${choices[name]}`)
   }
-  const machine = document.getElementById("machine")
-  machine?.replaceChildren(...(offered ?? []).flatMap(name => [...machine.options].filter(option => option.value === name)))
   for (const name in choices) {
+    const select = document.getElementById(name), names = offered[`${name}s`]?.split(" ") ?? []
+    select?.replaceChildren(...names.flatMap(one => [...select.options].filter(option => option.value === one)))
     show(name, stored(name))
     document.getElementById(name)?.addEventListener("change", event => { show(name, event.target.value); store(name, event.target.value) })
   }

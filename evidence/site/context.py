@@ -10,9 +10,7 @@ from ..problems import Problem, line_of, read_text
 from ..records import find, format_band, format_number, format_rounded, format_value
 from . import commits
 
-NOT_MEASURED = "not measured yet"
 NOT_APPLICABLE = "does not apply"
-FIGURES = {"value", "because", "spread", "rows", "on"}  # what an entry says, apart from what it is about
 
 # Records come from strangers: every value that a template writes is escaped.
 TEMPLATES = Environment(
@@ -31,7 +29,7 @@ def html(template, **values):
 class Context:
     def __init__(self, results, page, colab="", repository=""):
         self.page, self.colab, self.repository = page, colab, repository
-        self.records, self.known = stored(results)
+        self.records, self.stale = stored(results)
         self.codes = codes(results) if repository else {}
         self.machines = machines(self.records)
         self.predicted_for = predicted_for(self.records)
@@ -42,15 +40,15 @@ class Context:
         self.used = {}  # popover id -> (notebook, claim), in the order of the page
         self.where = {}  # popover id -> the kind of machine that its sentence is about
         self.offered = []  # the machines that have the figures of the page; the first is shown without a choice
+        self.offered_gpus = []  # the GPUs that the figures of the page are predicted for; the first likewise
 
     def find(self, notebook, name, collection="claims"):
-        """[(record, entry)] of a claim or a table, the newest first. Where all its records are stale, one entry without
-        figures. A name that no record has raises LookupError."""
-        try:
-            return find(self.records, notebook, name, collection)
-        except LookupError:
-            record, entry = find(self.known, notebook, name, collection)[0]
-            return [(record, {key: said for key, said in entry.items() if key not in FIGURES})]
+        """[(record, entry)] of a claim or a table, the newest first. An entry that earlier code measured has the key "stale",
+        the day of its run. A name that no record has raises LookupError."""
+        return [
+            (record, entry | ({"stale": record.date} if (collection, name) in self.stale[record.path] else {}))
+            for record, entry in find(self.records, notebook, name, collection)
+        ]
 
     def notebook_url(self, notebook, anchor=""):
         return f"{self.root}notebooks/{notebook}/{anchor and '#' + anchor}"
@@ -78,17 +76,22 @@ class Context:
         return list({record.path: record for record in shown}.values())
 
     def offer(self, wanted):
-        """Chooses the machines of a page by its claims and tables, [(notebook, name, collection)]: the one with most of the
-        measured figures comes first and is shown; others with half as many are offered."""
+        """Chooses the machines and GPUs of a page by its claims and tables, [(notebook, name, collection)]: those that have
+        half of the figures or more. The machine with most values is shown first; of the GPUs the first in the order of the
+        site, unless it has less than half of the values that another has."""
         said, values = dict.fromkeys(self.machines, 0), dict.fromkeys(self.machines, 0)
+        gpus, fitting = dict.fromkeys(self.predicted_for, 0), dict.fromkeys(self.predicted_for, 0)
         for notebook, name, collection in set(wanted):
             for record, entry in self._known(notebook, name, collection):
-                if entry["kind"] == "measured" and record.machine in said:  # not where all its records are stale
-                    said[record.machine] += says((record, entry))
+                if entry["kind"] == "measured":
+                    said[record.machine] += 1
                     values[record.machine] += has_value((record, entry))
-        most = max(said.values(), default=0)
-        kept = [name for name, count in said.items() if count and 2 * count >= most]
-        self.offered = sorted(kept, key=lambda name: -values[name])
+                for gpu, found in entry.get("on", {}).items():
+                    gpus[gpu] += 1
+                    fitting[gpu] += "value" in found
+        self.offered = sorted(_half_or_more(said), key=lambda name: -values[name])
+        well = _half_or_more(fitting)
+        self.offered_gpus = sorted(_half_or_more(gpus), key=lambda name: name not in well)
 
     def _known(self, *named):
         try:
@@ -98,16 +101,17 @@ class Context:
 
     def each_machine(self, entries, where=None):
         """{machine: its entry, or None}. Key "": what is shown until the reader has chosen a machine, which is that of the
-        first machine of the page, or of another that has a value. A machine that the page does not offer shows the same. No
-        other key where the figure is the same everywhere or there is one machine.
+        first machine of the page, or of another that has a value. A machine that the page does not offer, and one that no
+        record of this figure comes from, shows the same. No other key where the figure is the same everywhere or there is one
+        machine.
 
         where: "cpu" or "gpu", for a sentence about one kind of machine, or "any". Whoever has chosen a machine of the
         other kind, or one without a value, sees the first with a value.
         """
         if "on" in entries[0][1]:
             return self.each_gpu(*entries[0])
-        if entries[0][1]["kind"] != "measured" or not says(entries[0]):
-            return {"": next(filter(has_value, entries), entries[0] if says(entries[0]) else None)}
+        if entries[0][1]["kind"] != "measured":
+            return {"": next(filter(has_value, entries), entries[0])}
         kinds = {"cpu": False, "gpu": True}
         asked = [name for name in self.machines if where not in kinds or (name in self.gpus) == kinds[where]]
         on = {record.machine: (record, entry) for record, entry in entries}
@@ -115,25 +119,32 @@ class Context:
         first = next(filter(has_value, map(found.get, [*self.offered, *asked])), None)
         if len(found) < 2:
             return {"": first}
-        if where and first:
-            found = {name: entry if has_value(entry) else first for name, entry in found.items()}
+        found = {name: entry if has_value(entry) or entry and not where else first for name, entry in found.items()}
         offered = self.offered or self.machines
         return {"": first} | {name: found.get(name, first) if name in offered else first for name in self.machines}
 
     def each_gpu(self, record, entry):
-        """{GPU: what is predicted for it}. Key "": the first GPU, which the header names until the reader chooses another."""
-        of_each = {
-            gpu: (record, entry | entry["on"][gpu]) if gpu in entry["on"] else None for gpu in self.predicted_for
+        """{GPU: what is predicted for it}. Key "": the first GPU of the page, which the header names until the reader chooses
+        another. A GPU that the page does not offer, or that this figure lacks, shows the same."""
+        of_each = {gpu: (record, entry | said | {"gpu": gpu}) for gpu, said in entry["on"].items()}
+        first = next(filter(None, map(of_each.get, self.offered_gpus)), next(iter(of_each.values())))
+        return {"": first} | {
+            gpu: of_each.get(gpu, first) if gpu in self.offered_gpus else first for gpu in self.predicted_for
         }
-        return {"": next(iter(of_each.values()), None)} | of_each
 
     def label(self, record):
         return self.machines.get(record.machine, record.label)
 
 
+def _half_or_more(counts):
+    """The names with at least half of the largest count, in their order."""
+    most = max(counts.values(), default=0)
+    return [name for name, count in counts.items() if count and 2 * count >= most]
+
+
 def stored(results):
-    """({notebook: its records} as pages show them, the same with the stale ones). Read once for all pages, and again when
-    one of their files has changed."""
+    """({notebook: its records}, {path of a record: {(collection, name)} that earlier code measured}). Read once for all pages,
+    and again when one of their files has changed."""
     folder = Path(results)  # one key for every way to write it
     return _stored(folder, _state(folder), _state(freshness.FOLDER, "*.py"))
 
@@ -141,7 +152,7 @@ def stored(results):
 @lru_cache(maxsize=1)
 def _stored(results, files, notebooks):
     known = records.load_all(results)
-    return freshness.fresh(known), known
+    return known, {record.path: freshness.stale(record) for found in known.values() for record in found}
 
 
 def codes(results):
@@ -174,11 +185,6 @@ def has_gpu(record):
     return "gpu" in record.data.get("machine", {})
 
 
-def says(entry):
-    """Whether a record says something of it: a figure, or why there is none."""
-    return bool(entry[1].keys() & FIGURES)
-
-
 def has_value(entry):
     return entry is not None and bool(entry[1].keys() & {"value", "rows"})
 
@@ -200,9 +206,10 @@ def in_sentence(entry):
 
 
 def shown_value(entry):
-    """(number, unit) of an entry, to three digits, as a popover and the ledger show it."""
-    if entry is None or not says(entry):
-        return NOT_MEASURED, ""
+    """(number, unit) of an entry, to three digits, as a popover and the ledger show it. A figure that no machine of the kind
+    asked for has does not apply."""
+    if entry is None:
+        return NOT_APPLICABLE, ""
     said = entry[1]
     if "value" not in said:
         return said.get("words", NOT_APPLICABLE), ""

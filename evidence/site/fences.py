@@ -10,7 +10,7 @@ from pymdownx.superfences import SuperFencesException
 from ..problems import nearest, read_text
 from ..records import format_number, format_value
 from . import accelerators, charts, diagrams
-from .context import NOT_APPLICABLE, NOT_MEASURED, alternatives, html, rows_of, versions
+from .context import NOT_APPLICABLE, alternatives, html, rows_of, versions
 from .redirects import DOCS, address
 
 MARKS = charts.MARKS
@@ -217,11 +217,10 @@ def _machine(name, record):
 
 
 def _on_each_machine(context, name, render):
-    """A table of a record, or what is drawn from it, for every machine."""
+    """A table of a record, or what is drawn from it, for every machine; where one has none, that of the first that has."""
     notebook, _, table = name.partition(":")
     choices = context.each_machine(context.find(notebook, table, "tables"))
-    missing = Markup('<p class="evidence-caption">{} on this machine: {}.</p>').format(NOT_MEASURED.capitalize(), name)
-    shown = alternatives({machine: render(*entry) if entry else missing for machine, entry in choices.items()})
+    shown = alternatives({machine: render(*entry) for machine, entry in choices.items() if entry})
     if len(shown) == 1:
         return next(iter(shown))
     return html(
@@ -263,6 +262,7 @@ def _caption(context, record, table, name):
         "title": table["title"],
         "versions": "" if cited else versions(record),
         "date": record.date,
+        "stale": "stale" in table,
         "source": table.get("source"),
         "cell": context.notebook_url(notebook, f"table-{key}"),
         "record": context.record_url(record),

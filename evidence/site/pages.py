@@ -24,7 +24,7 @@ from markdown.util import AtomicString
 
 from .. import records
 from . import install
-from .context import NOT_APPLICABLE, NOT_MEASURED, Context, alternatives, has_gpu, has_value, in_sentence
+from .context import NOT_APPLICABLE, Context, alternatives, has_gpu, has_value, in_sentence
 from .popovers import Popovers
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu|any))?\]\]"
@@ -61,7 +61,9 @@ class ClaimPattern(InlineProcessor):
         button = _button(identifier, entries[0][1]["kind"])
         choices = self.context.each_machine(entries, where)
         borrowed = _borrowed(self.context, choices, where)
-        shown = alternatives({name: (*in_sentence(entry), borrowed.get(name)) for name, entry in choices.items()})
+        shown = alternatives(
+            {name: (*in_sentence(entry), borrowed.get(name), _old(entry)) for name, entry in choices.items()}
+        )
         for number, (what, names) in enumerate(shown.items()):
             attribute = "data-for" if "on" in entries[0][1] else "data-on"
             place = button if len(shown) == 1 else etree.SubElement(button, "span", _on(attribute, names, number))
@@ -79,10 +81,12 @@ def _button(identifier, kind):
 
 
 def _borrowed(context, choices, where):
-    """{machine: label of the other machine whose figure it shows}, so that no reader takes one for the other. A sentence
+    """{machine or GPU: label of the other one whose figure it shows}, so that no reader takes one for the other. A sentence
     about a CPU tells readers of a GPU in its own words that the figure is another machine's. Key "": without a choice."""
     shown = {}
     for name, entry in choices.items():
+        if entry and entry[1].get("gpu", name) != name and name in context.offered_gpus:
+            shown[name] = entry[1]["label"]
         reader = name if name in context.offered else next(iter(context.offered), None)
         if not reader or not entry or entry[1]["kind"] != "measured" or entry[0].machine == reader:
             continue
@@ -91,15 +95,23 @@ def _borrowed(context, choices, where):
     return shown
 
 
-def _fill(element, number, unit, machine):
-    """Writes a value into an element, its unit so that the style sheet can make it lighter, and whose it is."""
-    if number in (NOT_MEASURED, NOT_APPLICABLE):
+def _old(entry):
+    """The day of the run behind an entry whose code has changed since, else an empty string."""
+    return entry[1].get("stale", "") if entry else ""
+
+
+def _fill(element, number, unit, machine, day):
+    """Writes a value into an element, its unit so that the style sheet can make it lighter, whose it is, and how old."""
+    if number == NOT_APPLICABLE:
         element.set("class", f"{element.get('class', '')} claim-open".strip())
     element.text = AtomicString(number)  # text of a record, which Markdown must not read as markup
     if unit:
         etree.SubElement(element, "small").text = AtomicString(unit)
     if machine:
         etree.SubElement(element, "small", {"class": "claim-lent"}).text = AtomicString(f" ({machine})")
+    if day:
+        old = etree.SubElement(element, "small", {"class": "claim-lent", "title": "its code has changed since this run"})
+        old.text = AtomicString(f" (run of {day})")
 
 
 def _on(attribute, names, number):

@@ -72,12 +72,25 @@ def _verified(context, runs):
     if context.offered:
         link.tail = ", measured on "
         line.set("data-machines", " ".join(context.offered))
-    for number, machine in enumerate(context.offered):
-        others = [name for name in context.machines if not number and name not in context.offered]
-        hidden = {"hidden": "hidden"} if number else {}
-        attributes = {"data-on": " ".join([machine, *others])} if len(context.offered) > 1 else {}
-        etree.SubElement(line, "span", attributes | hidden).text = AtomicString(context.machines[machine])
+    last = _names(line, "data-on", context.offered, context.machines)
+    if context.offered_gpus:
+        line.set("data-gpus", " ".join(context.offered_gpus))
+        before = last if last is not None else link
+        before.tail = f"{before.tail or ''}, predicted for "
+        _names(line, "data-for", context.offered_gpus, context.predicted_for)
     return line
+
+
+def _names(line, attribute, offered, labels):
+    """Adds the names of machines or GPUs to the line, all but the first hidden until the reader chooses; returns the last."""
+    last = None
+    for number, name in enumerate(offered):
+        others = [other for other in labels if not number and other not in offered]
+        hidden = {"hidden": "hidden"} if number else {}
+        attributes = {attribute: " ".join([name, *others])} if len(offered) > 1 else {}
+        last = etree.SubElement(line, "span", attributes | hidden)
+        last.text = AtomicString(labels[name])
+    return last
 
 
 def _run(context, run):
@@ -106,7 +119,7 @@ def popover(context, identifier, notebook, name):
         sentence=sentence,
         bound=bound,
         runs=[_source(context, *row, name, said) | {"on": on} for (on, row), said in zip(rows, own, strict=True)],
-        gpus=[_on_gpu(claim, gpu, said) for gpu, said in claim.get("on", {}).items()],
+        gpus=_gpus(context, claim),
         source=claim.get("source"),
         cell=context.notebook_url(notebook, f"claim-{name}"),
     )
@@ -140,7 +153,7 @@ def _bound(claim):
 
 def _source(context, record, claim, name, own):
     if record is None:
-        return {"date": "", "code": None}
+        return {"date": "", "code": None, "stale": False}
     number, unit = ("", "") if "on" in claim else shown_value((record, claim))
     return {
         "number": number,
@@ -150,10 +163,21 @@ def _source(context, record, claim, name, own):
         "spread": _spread(claim) if "value" in claim else "",
         "versions": versions(record),
         "date": record.date,
+        "stale": "stale" in claim,
         "record": context.record_url(record),
         "code": context.code_url(record, name),
         "own": own,
     }
+
+
+def _gpus(context, claim):
+    """What is predicted for each GPU that the page offers, the one that is shown first; for all others that one."""
+    on = claim.get("on", {})
+    names = [gpu for gpu in context.offered_gpus if gpu in on] or list(on)
+    shown = [_on_gpu(claim, gpu, on[gpu]) for gpu in names]
+    for first in shown[:1]:
+        first["name"] = " ".join([first["name"], *(gpu for gpu in context.predicted_for if gpu not in names)])
+    return shown
 
 
 def _on_gpu(claim, gpu, said):
@@ -162,7 +186,10 @@ def _on_gpu(claim, gpu, said):
 
 
 def _spread(claim):
+    """The least and the most of the repeats. Behind a ratio or a rate they are seconds, of a ratio those of one of its sides."""
     if "spread" not in claim:
         return ""
-    low, high, repeats = (format_number(claim["spread"][key]) for key in ("min", "max", "repeats"))
-    return f"{repeats} repeats of {low} to {high} s"
+    of_ratio, of_rate = claim["unit"] in ("x", "%"), claim["unit"].endswith("/s")
+    unit, side = "s" if of_ratio or of_rate else claim["unit"], "one side of the ratio: " if of_ratio else ""
+    low, high = (format_value(claim["spread"][key], unit) for key in ("min", "max"))
+    return f"{format_number(claim['spread']['repeats'])} repeats of {side}{low} to {high}"

@@ -11,7 +11,7 @@ from urllib.parse import urldefrag, urljoin
 from bs4 import BeautifulSoup
 from markdownify import MarkdownConverter
 
-from .context import NOT_APPLICABLE, NOT_MEASURED
+from .context import NOT_APPLICABLE
 
 UNSEEN = "[hidden], .headerlink, .contents, .note:not(details), .legend, .md-button, script, style"
 COLORS = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
@@ -95,7 +95,7 @@ def _figure(button):
     """The value of a claim with its kind, and with the machine where it was measured, or the GPU it is predicted for."""
     kind = next(name.removeprefix("claim-") for name in button["class"] if name.startswith("claim-"))
     shown, value = button.find("span") or button, button.get_text()
-    if value in (NOT_MEASURED, NOT_APPLICABLE):
+    if value == NOT_APPLICABLE:
         return value
     machine = shown.get("title")
     if kind == "predicted" and machine:

@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from evidence import freshness, notebooks, records, session
+from evidence import measured_code, notebooks, records, session
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "tests" / "data" / "colab_gpu_2026-08-19.txt"
@@ -44,7 +44,7 @@ def colab():
 
 def pins_of(name):
     """What the install cell itself says, with torchao where Colab has one."""
-    (cell,) = [cell for cell in notebooks.read_source(name).cells if cell.source.startswith(freshness.INSTALL_MARK)]
+    (cell,) = [cell for cell in notebooks.read_source(name).cells if cell.source.startswith(measured_code.INSTALL_MARK)]
     (said,) = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
     assert said.targets[0].id == "PINS"
     return ast.literal_eval(said.value) | ({"torchao": session.TORCHAO} if "torchao" in colab() else {})
@@ -163,7 +163,7 @@ def test_a_plain_folder_does_as_an_address_too(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy").mkdir()
     monkeypatch.setenv("EVIDENCE_SOURCE", "copy")
-    cell = (ROOT / "notebooks" / "one_gpu.py").read_text(encoding="utf-8").partition(freshness.INSTALL_MARK)[2]
+    cell = (ROOT / "notebooks" / "one_gpu.py").read_text(encoding="utf-8").partition(measured_code.INSTALL_MARK)[2]
     exec("#" + cell.partition("\n\n# %%")[0], {})
     assert asked == [str(tmp_path / "copy"), {"transformers": "5.23.0", "accelerate": "1.15.0"}]
 

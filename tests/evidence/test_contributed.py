@@ -104,7 +104,7 @@ def extra_claim(data, chance):
 
 
 def missing(data, chance):
-    del data[chance.choice(["schema", "source", "package", "date", "command", "software", "claims", "tables"])]
+    del data[chance.choice(["schema", "source", "date", "command", "software", "claims", "tables"])]
 
 
 def on_a_gpu(data, chance):
@@ -175,10 +175,8 @@ KINDS = {
     "a card above its data sheet": on_a_gpu,
     "a date": field("date", lambda chance: chance.choice(["0001-01-01", f"{chance.randint(2100, 9999)}-01-01", "2025-02-30", 20260101])),
     "software": lambda data, chance: data["software"].update({chance.choice(["torch", SCRIPT]): chance.choice([SCRIPT, 2.13, "nightly"])}),
-    "code": field("source", lambda chance: f"{chance.getrandbits(256):064x}"),
-    "modules": field("package", lambda chance: {"evidence/measure.py": f"{chance.getrandbits(256):064x}"}),
     "a command": field("command", lambda chance: f"make record NOTEBOOKS=tiny; {chance.choice(WORDS)}"),
-    "a schema": field("schema", lambda chance: chance.choice([0, 3, 5, 10**17, "4", 4.5])),
+    "a schema": field("schema", lambda chance: chance.choice([0, 3, 4, 10**17, "5", 5.5])),
     "a field of a record": field("owner", words),
     "a field that is missing": missing,
     "an address as the source of a measured figure": claim_field("source", lambda chance: f"https://{chance.choice(WORDS)}.example/"),
@@ -191,7 +189,7 @@ KINDS = {
     "letters and digits of another script": lambda data, chance: chance.choice([data["software"], data["machine"]]).update(
         torch=chance.choice(["2.13.0\u05d0", "\u0662.\u0661"]), cpu_features=["\u05d0\u05d1"]),
     "a whole number with a point": lambda data, chance: chance.choice([
-        lambda: data.update(schema=4.0), lambda: data["machine"].update(cores=2.0),
+        lambda: data.update(schema=5.0), lambda: data["machine"].update(cores=2.0),
         lambda: data["claims"][CLAIM]["spread"].update(repeats=5.0)])(),
     "blanks": machine_field("cpu", lambda chance: " " * chance.randint(1, 70)),
     "ten megabytes": field("command", lambda chance: "x" * 10_000_000),

@@ -66,7 +66,7 @@ def test_what_is_wrong_is_said_with_the_file_as_it_was_sent_and_nothing_is_writt
         sent(lambda data: data["claims"]["step-speed"].update(unit="%")), "its unit is '%', and 'x' in the notebook"
     )
     refused(sent(lambda data: data.update(notebook="tinny")), "there is no notebook tinny (did you mean tiny?)")
-    refused(sent(lambda data: data.pop("machine") and data.pop("package")), "it names no machine")
+    refused(sent(lambda data: data.pop("machine") and data.pop("code")), "it names no machine")
     refused(sent().with_stem("none"), "there is no such file")
     assert repository.files() == before
 

@@ -1,81 +1,142 @@
-"""A record belongs to the code that made it: what runs counts, words do not."""
+"""A figure is as old as the code that measured it: what runs behind it counts; words, other figures and neutral edits do not."""
 
 import jupytext
 import pytest
 
-from evidence import freshness, records
+from evidence import freshness, measured_code, pairs, records, runs
 
 MARK = '# %% tags=["measures"]\n'
+NOTEBOOK = f"""\
+# %%
+# Installs what this notebook needs
+
+# %%
+import torch
+from dryrun.trace import Tracker
+from evidence.claims import claim
+from evidence.measure import interleaved, one_thread
+
+one_thread()
+torch.manual_seed(0)
+GiB = 2**30
+
+# %%
+def model(width):
+    return torch.nn.Linear(width, SIZE)
+
+SIZE = 8
+config = {{"layers": 2}}
+config["layers"] = 3
+
+# %%
+CITED = {{"speed": 2.0}}
+for name, value in CITED.items():
+    claim(name, "A figure that others measured", value, kind="cited")
+
+# %%
+# %%writefile train.py
+print("a program")
+
+{MARK}\
+with Tracker(model(4)) as tracker:
+    time = interleaved({{"step": lambda: config["layers"]}})
+claim("peak", "The peak of a step that the tests invent", tracker.peak / GiB, "GiB", kind="measured", at_most=1)
+
+{MARK}\
+alone = torch.ones(1)
+
+{MARK}\
+launch("train.py", time)
+"""
 
 
-def notebook(repository, *cells):
-    repository.source.write_text("\n\n".join(cells) + "\n")
-    return freshness.code_and_modules(repository.source)
+def hashes(text):
+    return list(measured_code.hashes(jupytext.reads(text, {"extension": ".py"})).values())
 
 
-def cell(source):
-    return jupytext.reads(source, {"extension": ".py"}).cells[0]
+def changed(old, new):
+    """Which of the three cells that measure belong to other code after an edit."""
+    assert old in NOTEBOOK
+    return [before != now for before, now in zip(hashes(NOTEBOOK), hashes(NOTEBOOK.replace(old, new, 1)), strict=True)]
 
 
 @pytest.mark.parametrize(
-    "same",
+    ("old", "new"),
     [
-        "# %%\nx = 1  # a comment",
-        "# %%\n# a comment\nx = 1",
-        "# %%\n\nx = 1",
-        "# %% [markdown]\n# Words.\n\n# %%\nx = 1",
+        ('CITED = {"speed": 2.0}', 'CITED = {"speed": 2.0, "more": 3.0}'),  # one more cited figure
+        ("    claim(name", '    claim("sum", "A derived figure", 20 * 3, kind="derived", at_most=60)\n    claim(name'),
+        ("GiB = 2**30\n", "GiB = 2**30\nSHOWN = 12\n"),  # a constant that only a plot uses
+        ("GiB = 2**30\n", "GiB = 2**30  # bytes\n"),
+        ("import torch\n", "import os\nimport torch\n"),
+        ("from evidence.claims import claim\n", "from evidence.claims import claim, table\n"),
+        ("from dryrun.trace import Tracker", "from dryrun.somewhere.tracker import Tracker"),  # a module that moved
+        ("# Installs what this notebook needs", "# Installs what this notebook needs\nversion = 2"),
+        ("# %%\nCITED", "# %% [markdown]\n# Words.\n\n# %%\nCITED"),
     ],
 )
+def test_what_measures_nothing_makes_no_measured_figure_old(old, new):
+    assert changed(old, new) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "which"),
+    [
+        ("model(4)", "model(5)", [True, False, True]),  # its own cell, and the one that uses its time
+        ("torch.ones(1)", "torch.ones(2)", [False, True, False]),
+        ("SIZE = 8", "SIZE = 9", [True, False, True]),  # what a function takes when it is called
+        ('config["layers"] = 3', 'config["layers"] = 4', [True, False, True]),  # a change of what a cell uses
+        ("one_thread()\n", "", [True, True, True]),  # a helper called for its effect
+        ("torch.manual_seed(0)", "torch.manual_seed(1)", [True, True, True]),
+        ('print("a program")', 'print("another")', [False, False, True]),  # the program that a cell starts
+    ],
+)
+def test_what_a_measuring_cell_leans_on_makes_its_figures_old_and_no_others(old, new, which):
+    assert changed(old, new) == which
+
+
+@pytest.mark.parametrize(("helper", "which"), [("evidence.measure", [True, True, True]), ("dryrun", [True, False, True])])
+def test_a_higher_version_of_a_helper_makes_old_what_it_measured(monkeypatch, helper, which):
+    before = hashes(NOTEBOOK)
+    monkeypatch.setitem(measured_code.HELPERS, helper, 2)
+    assert [one != other for one, other in zip(before, hashes(NOTEBOOK), strict=True)] == which
+
+
+def test_every_helper_that_has_a_version_exists():
+    for helper in measured_code.HELPERS:
+        __import__(helper)
+
+
+@pytest.mark.parametrize("same", ["# %%\nx = 1  # why", "# %%\n# why\nx = 1", "# %%\n\nx = 1", "# %% [markdown]\n# A.\n\n# %%\nx = 1"])
 def test_comments_blank_lines_and_prose_are_no_code(repository, same):
-    assert notebook(repository, same)[0] == notebook(repository, "# %%\nx = 1")[0]
+    def hash_of(text):
+        return freshness.code_hash(jupytext.reads(text, {"extension": ".py"}), repository.source)
 
-
-@pytest.mark.parametrize("other", ["# %%\nx = 2", "# %%\nx = '1'", "# %%\nx = 1\ny = 1", "# %%\nx = '#1'"])
-def test_one_character_of_code_is_another_hash(repository, other):
-    assert notebook(repository, other)[0] != notebook(repository, "# %%\nx = 1")[0]
+    assert hash_of(same) == hash_of("# %%\nx = 1") != hash_of("# %%\nx = 2")
 
 
 def test_a_hash_in_a_text_is_no_comment():
-    assert freshness.what_runs("x = '# no comment'  # a comment") == "x = '# no comment'"
+    assert measured_code.what_runs("x = '# no comment'  # a comment") == "x = '# no comment'"
 
 
-def test_the_install_cell_is_not_what_measures(repository):
-    install = "# %%\n# Installs what this notebook needs\nx = {}"
-    assert (
-        notebook(repository, install.format(1), "# %%\ny = 1")[0]
-        == notebook(repository, install.format(2), "# %%\ny = 1")[0]
-    )
+def test_a_cited_figure_more_needs_no_measurement_and_the_measured_one_stays(repository):
+    before = repository.record.read_bytes()
+    more = 'claim("cited", "A figure of somebody else", 2.0, "x", kind="cited", source="https://example.org/a")\n'
+    repository.edit(repository.source, "peak = 12.5\n", f"peak = 12.5\n{more}")
+    assert any("make exact NOTEBOOKS=tiny" in problem for problem in repository.notebook_problems())
+    runs.exact("tiny", say=lambda text: None)
+    assert repository.notebook_problems() == [] and list(pairs.stale("tiny")) == []
+    assert repository.record.read_bytes() == before
+    assert records.load(repository.exact).data["claims"]["cited"]["value"] == 2
 
 
-def test_a_program_that_a_cell_writes_counts_and_its_comments_do_not(repository):
-    program = MARK + "# %%writefile a.py\n{}"
-    plain = notebook(repository, program.format("import torch"))[0]
-    assert notebook(repository, program.format("import torch  # why"))[0] == plain
-    assert notebook(repository, program.format("import torch, os"))[0] != plain
-
-
-def test_a_measurement_is_tied_to_the_modules_it_goes_through(repository):
-    assert list(notebook(repository, "# %%\nfrom evidence.measure import interleaved")[1]) == ["evidence/measure.py"]
-    assert list(notebook(repository, "# %%\nfrom evidence import measure, claims, plots")[1]) == ["evidence/measure.py"]
-
-
-def test_what_is_traced_is_computed_again_and_needs_no_tie_unless_a_cell_that_measures_imports_it(repository):
-    imports = "from dryrun.trace import Tracker"
-    assert notebook(repository, f"# %%\n{imports}")[1] == {}
-    tied = notebook(repository, f"{MARK}{imports}")[1]
-    assert {"dryrun/trace.py", "dryrun/tracker.py"} <= tied.keys()  # and what trace imports
-    assert notebook(repository, f"{MARK}# %%writefile a.py\n{imports}")[1] == tied
-
-
-def test_a_docstring_of_a_module_is_no_code():
-    code = 'def f():\n    """{}"""\n    return "{}"\n'
-    assert freshness._normal(code.format("a", "x"), True) == freshness._normal(code.format("b\n    c", "x"), True)
-    assert freshness._normal(code.format("a", "x"), True) != freshness._normal(code.format("a", "y"), True)
-
-
-def test_a_changed_module_makes_what_was_measured_stale_and_what_is_exact_not(repository):
-    repository.change_record(lambda data: data["package"].update({"evidence/measure.py": "0" * 64}))
-    assert freshness.stale(records.load(repository.record)) == "evidence/measure.py has changed since this run"
-    assert freshness.stale(records.load(repository.exact)) is None
-    found = freshness.fresh(records.load_all())
-    assert [record.machine for record in found["tiny"]] == [""]
+def test_an_edited_measuring_cell_is_an_error_until_its_figure_is_measured_or_marked(repository):
+    repository.edit(repository.source, '"x", kind="measured", at_least=1.1', '"x", kind="measured", at_least=1.0')
+    (problem,) = repository.notebook_problems()
+    assert "run `make record NOTEBOOKS=tiny`, which measures, or `make exact NOTEBOOKS=tiny`, which marks" in problem
+    runs.exact("tiny", say=lambda text: None)
+    assert repository.notebook_problems() == []
+    assert freshness.stale(records.load(repository.record)) == {("claims", "step-speed")}
+    (warning,) = pairs.stale("tiny")
+    assert warning.startswith(f"{repository.record}: 1 of 1 figures were measured by earlier code (step-speed)")
+    runs.record("tiny", say=lambda text: None)
+    assert list(pairs.stale("tiny")) == [] and repository.notebook_problems() == []

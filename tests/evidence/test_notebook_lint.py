@@ -158,23 +158,6 @@ def test_names_that_every_run_has_pass(problems_of, cells):
     assert problems_of(*cells) == []
 
 
-def test_a_measuring_cell_imports_what_it_uses_of_dryrun_itself(problems_of):
-    ((place, message),) = problems_of("from dryrun.trace import Tracker", "|measures|x = 1\nTracker()")
-    assert place == (2, 2)
-    assert message.startswith(
-        "this cell measures, and uses Tracker of dryrun, which cell 2 imports. Fix: import it in this cell"
-    )
-    assert problems_of("|measures|from dryrun.trace import Tracker\nTracker()") == []
-    assert problems_of("from dryrun.trace import Tracker", "Tracker()") == []
-
-
-def test_what_a_function_uses_of_dryrun_counts_too(problems_of):
-    cells = ("from dryrun.trace import Tracker", "def peak():\n    return Tracker()", "|measures|x = 1\npeak()")
-    ((place, message),) = problems_of(*cells)
-    assert place == (3, 2)
-    assert message.startswith("this cell measures, and uses Tracker of dryrun through peak(), which cell 2 imports")
-
-
 def test_a_long_cell_and_a_wide_line_are_named(problems_of):
     ((place, message),) = problems_of("\n".join(f"x{n} = {n}" for n in range(31)))
     assert place == (1, 1)

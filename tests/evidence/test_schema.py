@@ -65,7 +65,7 @@ FORGED = {
     "a command": (["command"], ["rm -rf /", "", SCRIPT, "make record NOTEBOOKS=a;b", 1, None, "make record", TURNED, [], "make record NOTEBOOKS=$(x)"]),
     "a source hash": (["source"], ["", "0" * 63, "0" * 65, "G" * 64, 0, None, SCRIPT, [], {}, "0" * 64 + "\n"]),
     "a package": (["package"], [None, [], "x", {"evidence/measure.py": 1}, {"../x.py": "0" * 64}, {SCRIPT: "0" * 64}, 1, {"os.py": "0" * 64}, {"evidence/measure.py": "0"}, True]),
-    "a schema": (["schema"], [0, 3, 5, "4", None, 4.5, [4], {}, 10**17, -4]),
+    "a schema": (["schema"], [0, 3, 4, "5", None, 5.5, [5], {}, 10**17, -5]),
     "a value": ([*CLAIM, "value"], ["2.3", None, True, [2], {}, -1, 1e308, 1e8, 0.5, 10**17]),
     "a bound": ([*CLAIM, "at_least"], ["1", None, [], {}, 5, 1e300, True, 2.4, SCRIPT, 10**17]),
     "a sentence": ([*CLAIM, "sentence"], [SCRIPT, "Short", "", 5, None, "x" * 301, TURNED + " of a step", "A step\nof tests", "A step \u200b of tests", [] ]),
