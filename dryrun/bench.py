@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import hardware
+from . import hardware, roofline
 
 SIDE = {"cuda": 8192, "cpu": 2048}  # of the square matrices
 COPIED = {"cuda": 2**30, "cpu": 2**28}  # bytes, more than any cache holds
@@ -30,7 +30,8 @@ ON_DISK = 2**29  # bytes
 FEWEST = 5  # repeats
 LAST = 0.2  # of the repeats: what the machine sustains
 WARM = 0.95  # of the best rate: below, it slows down
-LOW = 0.6  # of a data sheet: below, something holds the GPU back
+LOW = 0.75  # of what GPUs of its kind reach: below, something holds this one back
+USUAL = 0.8  # of a data sheet, where no published step says what a GPU reaches
 DTYPES = ("bf16", "fp16")  # of which one is the 16-bit product of a machine
 LARGEST_FILE = 100_000  # bytes of a result that is read again
 
@@ -102,6 +103,22 @@ def peaks_of(row):
     return {name: peak for name, peak in found.items() if peak}
 
 
+def usual(gpu):
+    """(share of the data sheet's 16-bit products, share of its bandwidth) that published steps reach on GPUs of this kind.
+
+    A GPU of few watts runs its products far under the boost clock of its data sheet, and is not faulty.
+    """
+    constants = hardware.table("constants")["constants"]
+    try:
+        kind = roofline.processor(gpu)
+    except ValueError:
+        return USUAL, USUAL
+    product = constants["product"] * (constants["product_recent"] if kind.architecture in roofline.RECENT else 1)
+    clock = {roofline.POWER_LIMITED: constants["power_limited"], roofline.HALF_RATE: constants["half_rate"]}
+    memory = roofline.bandwidth_share(constants, constants["streaming"], kind.memory_type)
+    return min(1.0, product * clock.get(kind.held_back, 1.0)), float(memory)
+
+
 def lines(found):
     """The report, line by line."""
     threads = f", {found['threads']} threads" if found["threads"] else ""
@@ -118,17 +135,19 @@ def lines(found):
 def _verdict(found):
     rates = {rate.name: rate for rate in found["rates"]}
     half = next((rates[f"product {dtype}"] for dtype in DTYPES if f"product {dtype}" in rates), None)
-    shares = [(what, rate.share) for what, rate in (("matrix products", half), ("memory bandwidth", rates.get("memory copy")))
-              if rate and rate.share]  # fmt: skip
+    expected = usual(found["gpu"]) if found["gpu"] else (USUAL, USUAL)
+    shares = [(what, rate.share, reached) for what, rate, reached in zip(("matrix products", "memory bandwidth"),
+              (half, rates.get("memory copy")), expected, strict=True) if rate and rate.share]  # fmt: skip
     if shares:
         yield (
-            "You get " + " and ".join(f"{100 * share:.0f} % of the data sheet's {what}" for what, share in shares) + "."
+            "You get " + " and ".join(f"{100 * share:.0f} % of the data sheet's {what}" for what, share, _ in shares) + "."
         )
+        yield "GPUs like it reach about " + " and ".join(f"{100 * reached:.0f} %" for _, _, reached in shares) + "."
     elif not found["gpu"]:
         yield "No data sheet to compare with: the table has GPUs, and this device is none of them."
     if half and half.sustained < WARM * half.value:
         yield "Products slow down as they go on: look at clocks and temperature, nvidia-smi -q -d PERFORMANCE,TEMPERATURE"
-    if any(share < LOW for _, share in shares):
+    if any(share < LOW * reached for _, share, reached in shares):
         yield "That is low: is another program on the GPU, is its power limit lowered, does it throttle? nvidia-smi -q -d PERFORMANCE,POWER"
 
 

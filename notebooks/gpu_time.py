@@ -165,6 +165,23 @@ table("errors", "Predicted against published seconds, for sources that were not 
       [*(row_of(name, found) for name, found in sorted(errors.items(), key=lambda item: -len(item[1]))), every],
       kind="derived")
 
+# %% [markdown]
+# One figure for a class hides that GPUs differ. Below, the same rows by GPU, where at least
+# five rows were published. *Against*: predicted over published seconds, the median. Above 1 the
+# GPU is faster than predicted. *Sources*: how many groups of people measured.
+
+# %%
+ROW_OF = {row["id"]: row for row in published.rows()}
+by_gpu = {}
+for one in JUDGED:
+    by_gpu.setdefault(ROW_OF[one.id]["gpu"], []).append((one.seconds / MEASURED[one.id], ROW_OF[one.id]["source"]))
+table("by-gpu", "Predicted against published seconds by GPU, for sources that were not fitted",
+      {"gpu": "GPU", "rows": "Rows", "sources": "Sources", "median": "Median error, %", "against": "Against"},
+      [{"gpu": accelerator(gpu).label, "rows": len(found), "sources": len({source for _, source in found}),
+        "median": statistics.median(100 * abs(ratio - 1) for ratio, _ in found),
+        "against": statistics.median(ratio for ratio, _ in found)}
+       for gpu, found in sorted(by_gpu.items(), key=lambda item: -len(item[1])) if len(found) >= 5], kind="derived")
+
 # %%
 for name, sentence, value, unit, least, most in (
     ("error-rows", "Published rows, predicted by constants that other sources gave", every["rows"], "", 1000, 3000),

@@ -55,8 +55,8 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import hardware, predict, published
-from dryrun.answer import answer, usable
+from dryrun import hardware, judged, predict, published
+from dryrun.answer import GiB, answer, usable
 from dryrun.fit import of_group
 from dryrun.hardware import accelerator
 from dryrun.predict import prediction
@@ -144,6 +144,10 @@ derived("x", {
 #
 # LoRA on an 8B Llama, one sequence of 2,048 tokens, activation checkpointing, on every GPU of
 # the table that the prediction knows. Where 16-bit weights do not fit, QLoRA is what remains.
+# *May fit*: what is expected fits, and the upper end of the band does not.
+#
+# *Rows* counts published measurements on a GPU. Where there are none, nobody has compared the
+# prediction with that GPU, and its error is that of a family of GPUs that was not fitted.
 
 # %%
 LORA = dict(rank=16, targets="all linear", checkpointing=1)
@@ -157,21 +161,53 @@ def known(row):
     except ValueError:
         return False
 
+# %% [markdown]
+# A step fits by the upper end of what it needs. Weights in 4 bits need room beside them for a
+# CUDA context and buffers.
 
-def trained(gpu, options):
-    """Tokens per second of a step, or "too small"."""
-    now = answer(Workload("llama3-8b", 1, 2048, **options), Setting(gpu=gpu))
-    return now.prediction.tokens_per_second if now.needed.expected <= usable(gpu) else "too small"
+# %%
+from collections import Counter
+
+NO = "does not fit"
+WEIGHTS_4 = 4.9e9  # bytes of an 8B Llama as Q4_K_M, and of the cache of a short prompt
+LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # for the CUDA context and buffers: at least, and to be sure
+GPU_OF = {row["id"]: row["gpu"] for row in ROWS}
+PUBLISHED = Counter(GPU_OF[one.id] for one in judged.read())
 
 
-everywhere = [{"gpu": row.label, "decode": decoded(row.key)}
-              | {name: trained(row.key, options) for name, options in METHODS.items()}
-              for row in PRODUCTS if known(row)]
-everywhere.sort(key=lambda row: (row["lora"] == "too small", row["qlora"] == "too small",
-                                 -row["qlora"] if row["qlora"] != "too small" else -row["decode"]))
+def trained(gpu, name):
+    """Tokens per second of a step, and whether it fits, by the upper end of what it needs."""
+    now = answer(Workload("llama3-8b", 1, 2048, **METHODS[name]), Setting(gpu=gpu))
+    said = "fits" if now.fits else "may fit" if now.needed.expected <= usable(gpu) else NO
+    return {name: NO if said == NO else now.prediction.tokens_per_second, f"{name}-fits": "" if said == NO else said}
+
+
+def answering(gpu):
+    room = usable(gpu) - WEIGHTS_4
+    return decoded(gpu) if room >= RESERVE else "may fit" if room >= LEAST else NO
+
+
+# %% [markdown]
+# The fastest come first.
+
+# %%
+def order(row):
+    return row["lora"] == NO, row["qlora"] == NO, -row["qlora"] if row["qlora"] != NO else -decoded(row["gpu"])
+
+
+everywhere = [{"gpu": row.label, "decode": answering(row.key), "rows": PUBLISHED[row.key]}
+              | trained(row.key, "lora") | trained(row.key, "qlora") for row in PRODUCTS if known(row)]
+everywhere.sort(key=order)
 table("everywhere", "An 8B Llama on one GPU: decoding in 4 bits, and fine-tuning, 1 x 2,048 tokens, checkpointing",
-      {"gpu": "GPU", "decode": "Decode, tokens/s", "lora": "LoRA, tokens/s", "qlora": "QLoRA, tokens/s"},
-      everywhere, kind="predicted")
+      {"gpu": "GPU", "decode": "Decode, tokens/s", "lora": "LoRA, tokens/s", "lora-fits": "LoRA",
+       "qlora": "QLoRA, tokens/s", "qlora-fits": "QLoRA", "rows": "Published rows"}, everywhere, kind="predicted")
+for name, klass in (("decode", "decode"), ("lora", "LoRA"), ("qlora", "QLoRA")):
+    soonest, latest = predict.band(klass)  # of seconds
+    for side, value in (("low", 1 / latest), ("high", 1 / soonest)):
+        claim(f"band-{name}-{side}", f"The {side} end of a predicted speed of the class {klass}, of the prediction",
+              value, "x", kind="derived", at_least=0.3, at_most=3)
+claim("without-rows", "GPUs whose times are predicted and of which no measurement was published",
+      sum(not row["rows"] for row in everywhere), "", kind="derived", at_least=20, at_most=80)
 claim("predicted-gpus", "GPUs of the table whose times are predicted", len(everywhere), "", kind="derived",
       at_least=60, at_most=120)
 claim("rows", "Accelerators in the table, without machines that nobody sells", len(PRODUCTS), "",
@@ -185,10 +221,10 @@ CHOSEN = ("t4", "rtx-3060-12", "rtx-4060ti-16", "rtx-3090", "rtx-4090", "rtx-509
           "rtx-pro-6000-bw", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5", "h200-sxm", "b200-hgx")
 by_label = {row["gpu"]: row for row in everywhere}
 chosen = sorted(((accelerator(gpu).label, by_label[accelerator(gpu).label]["qlora"]) for gpu in CHOSEN),
-                key=lambda pair: pair[1] if pair[1] != "too small" else 0)
+                key=lambda pair: pair[1] if pair[1] != NO else 0)
 table("chosen", "QLoRA of an 8B Llama on one GPU, 1 x 2,048 tokens, checkpointing",
       {"gpu": "GPU", "qlora": "QLoRA, tokens/s"},
-      [{"gpu": gpu, "qlora": rate} for gpu, rate in chosen[::-1] if rate != "too small"], kind="predicted")
+      [{"gpu": gpu, "qlora": rate} for gpu, rate in chosen[::-1] if rate != NO], kind="predicted")
 
 # %% [markdown]
 # ## An H100 or an A100?

@@ -12,12 +12,21 @@ from dryrun.trace import training_step
 
 
 # --8<-- [start:mfu]
+def active_parameters(config):
+    """Of a mixture, each token uses only the experts that the router chooses."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
+    used = getattr(config, "num_experts_per_tok", None) or experts
+    return sum(each.numel() * (used / experts if ".experts." in name else 1) for name, each in model.named_parameters())
+
+
 def utilization(config, length, gpu, tokens_per_second):
-    """By the rule of six FLOPs per parameter and token, and by tracing a step, which counts attention in full."""
+    """By the rule of six FLOPs per active parameter and token, and by tracing a step, which counts attention in full."""
     step = training_step(AutoModelForCausalLM, config, 1, length, dtype=torch.bfloat16)
     traced = (step.flops["forward"] + step.flops["backward"]) / length
     peak = GPUS[known("gpu", gpu, GPUS)].tflops * 1e12  # dense, 16 bits
-    return [flops * tokens_per_second / peak for flops in (6 * step.parameters, traced)]
+    return [flops * tokens_per_second / peak for flops in (6 * active_parameters(config), traced)]
 # --8<-- [end:mfu]
 
 

@@ -132,7 +132,24 @@ def test_a_gpu_that_slows_down_or_gives_little_is_told_where_to_look():
     peak = bench.peaks_of(hardware.accelerator(GPU))["product bf16"]
     warm = "\n".join(bench.lines(of_gpu(0.8, **{"product bf16": {"sustained": 0.5 * peak}})))
     assert "Products slow down" in warm and "-d PERFORMANCE" in warm
-    assert "That is low" in "\n".join(bench.lines(of_gpu(0.3)))
+    assert "That is low" in "\n".join(bench.lines(of_gpu(0.7)))
+    assert "That is low" not in "\n".join(bench.lines(of_gpu(0.8)))
+
+
+def at(gpu, products, memory):
+    """What a run writes that reaches these shares of a GPU's data sheet."""
+    peaks = bench.peaks_of(hardware.accelerator(gpu))
+    half = "product bf16" if "product bf16" in peaks else "product fp16"
+    rates = [(half, products, "TFLOP/s", 8192), ("memory copy", memory, "GB/s", 2**30)]
+    found = [bench.Rate(name, share * peaks[name], unit, share * peaks[name], size, peaks[name]) for name, share, unit, size in rates]
+    return of_gpu() | {"gpu": gpu, "device": gpu, "rates": found}
+
+
+@pytest.mark.parametrize("gpu, products", [("l4", 0.49), ("t4", 0.4), ("a10", 0.45), ("a100-sxm4-80", 0.7), ("h100-sxm5", 0.65)])
+def test_a_healthy_gpu_raises_no_alarm_and_one_at_half_of_it_does(gpu, products):
+    assert "That is low" not in "\n".join(bench.lines(at(gpu, products, 0.8)))
+    assert "That is low" in "\n".join(bench.lines(at(gpu, products / 2, 0.8)))
+    assert "That is low" in "\n".join(bench.lines(at(gpu, products, 0.4)))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
+    MixtralConfig,
     PreTrainedTokenizerFast,
     PrinterCallback,
     Trainer,
@@ -181,6 +182,18 @@ def test_mfu_of_a_small_model_by_the_rule_and_by_its_trace(tmp_path):
     parameters = sum(each.numel() for each in llama().parameters())
     assert rule == pytest.approx(100 * 6 * parameters * 1e10 / 989.5e12, abs=0.5)
     assert traced > 0
+
+
+def test_a_mixture_counts_the_parameters_that_a_token_uses():
+    mfu = load("debugging/mfu.py")
+    config = MixtralConfig(**SMALL, num_local_experts=8, num_experts_per_tok=2)
+    with torch.device("meta"):
+        names = dict(AutoModelForCausalLM.from_config(config).named_parameters())
+    experts = sum(each.numel() for name, each in names.items() if ".experts." in name)
+    every = sum(each.numel() for each in names.values())
+    assert mfu.active_parameters(config) == every - experts * 6 / 8
+    rule, traced = mfu.utilization(config, 64, "H100 80GB", 1e6)
+    assert 0.5 < traced / rule < 1.5
 
 
 def test_an_unknown_gpu_is_named_with_the_nearest():
