@@ -11,7 +11,7 @@ import pytest
 from programs import ROOT, SNIPPETS
 
 from dryrun import fit, judged, predict, published
-from dryrun.hardware import accelerator
+from dryrun.hardware import ACCELERATORS, accelerator
 from evidence import records
 
 COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[2]
@@ -85,6 +85,12 @@ def test_new_rows_of_a_known_source_lie_in_their_band_as_often_as_was_asked_and_
             inside[field] += one.low <= measured <= one.high
     share = {field: found / len(judged.read()) for field, found in inside.items()}
     assert share["fold"] >= 0.9 > share["seconds"]
+
+
+def test_no_row_judges_the_gpus_that_the_page_names_as_without_any():
+    judged_on = {ROWS[one.id]["gpu"] for one in judged.read()}
+    pro = {key for key in ACCELERATORS if key.startswith("rtx-pro")}
+    assert not judged_on & ({"a10g", "l4", "l40"} | pro) and len(pro) > 4
 
 
 def test_some_ratios_are_surer_than_others_as_the_page_says():
