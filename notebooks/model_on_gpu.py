@@ -290,7 +290,8 @@ def on_node(batch, length, gpu):
 micro = []
 for batch, length in SHAPES:
     found = {"a100": on_node(batch, length, "a100-sxm4-80"), "h100": on_node(batch, length, "h100-sxm5")}
-    micro.append({"tokens": f"{batch} x {length:,}"} | {f"{gpu}-rate": one.prediction.tokens_per_second for gpu, one in found.items()}
+    micro.append({"tokens": f"{batch} x {length:,}"}
+                 | {f"{gpu}-rate": one.prediction.tokens_per_second for gpu, one in found.items()}
                  | {f"{gpu}-mfu": 100 * one.prediction.mfu for gpu, one in found.items()})
 table("recipe-14b-micro", "Full fine-tuning of Qwen2.5-14B on 8 GPUs of 80 GB, FSDP2, by the tokens of a micro-batch",
       {"tokens": "On each GPU", "a100-rate": "A100, tokens/s", "a100-mfu": "A100, MFU, %",
