@@ -7,6 +7,7 @@ of a node share its adapters, one for each GPU unless a network is given.
 from typing import NamedTuple
 
 from . import workload as workloads
+from .device_memory import keeps_whole_gradients
 from .hardware import LINKS, accelerator
 from .kernels import Kernel
 from .roofline import processor
@@ -53,13 +54,15 @@ def _of_data(traced, workload, setting, gpu):
     width = 4 if workload.weights == "float32" else 2
     if setting.strategy in ("fsdp2", "hsdp"):  # two all-gathers in 16 bits, one reduce-scatter in fp32
         everywhere, at_home = _parameters(traced, workload, setting)
-        sent = 2 * _gathered(traced, workload) * everywhere + 4 * traced.trainable * everywhere
+        gathers, reduced = 2 * _gathered(traced, workload) * everywhere, 4 * traced.trainable * everywhere
+        whole = keeps_whole_gradients(setting)  # then they are reduced in the last micro-batch alone
+        sent, last = (gathers, reduced) if whole else (gathers + reduced, 0.0)
         if setting.strategy == "hsdp":
             between = seconds(2 * 4 * traced.trainable / inside * (nodes - 1) / nodes, nodes, 1)
-            return Seconds(every=seconds(sent, inside), once=between)
+            return Seconds(every=seconds(sent, inside), once=between + seconds(last, inside))
         same = ranks // setting.experts  # ranks that hold the same experts
         experts = (2 * 2 + 4) * traced.parameters * at_home / setting.experts if same > 1 else 0.0
-        return Seconds(every=seconds(sent) + (seconds(experts, same, 1) if experts else 0.0))
+        return Seconds(every=seconds(sent) + (seconds(experts, same, 1) if experts else 0.0), once=seconds(last))
     if setting.strategy == "zero1":  # DeepSpeed: 16-bit gradients all-reduced, 16-bit weights gathered, without overlap
         return Seconds(after=seconds((2 * 2 + 2) * traced.trainable))
     if setting.strategy == "zero2":  # the same, but reduced after every micro-batch

@@ -17,6 +17,7 @@ DEEPSPEED = ("zero1", "zero2")
 DEEPSPEED_STATE = 16  # bytes for each weight: fp32 weight, gradient and two moments, as its own estimate counts
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
+WHOLE_GRADIENT = 4  # bytes for each weight: FSDP2 adds them up in the dtype that it reduces in
 LOSS_PARTS = 2  # of a step: the forward pass and the first half of the backward pass hold the logits
 # Bytes for each logit that a loss does not keep: a fused one holds one fp32 copy fewer, a chunked one holds no logits.
 LOGITS_SAVED = {"fused": 4, "none kept": 10}
@@ -38,14 +39,22 @@ class Needed:
 def tensors(traced, workload, setting):
     """{category: bytes} at the peak of one rank."""
     parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]
-    if setting.views:  # the gradients are the buckets, which are there all the time
+    if setting.views or setting.accumulation > 1:  # buckets are there all the time, sums from the second micro-batch on
         gradients = max(part.get("gradients", 0) for part in parts)
         parts = [{**part, "gradients": gradients} for part in parts]
+    if keeps_whole_gradients(setting):
+        whole = WHOLE_GRADIENT * traced.trainable / (setting.tensor * setting.pipeline)
+        parts = [{**part, "gradients": whole} for part in parts[:-1]] + parts[-1:]
     for part in parts[:LOSS_PARTS]:
         _without_logits(
             part, LOGITS_SAVED.get(_loss(workload), 0) * workload.batch * workload.length * traced.vocabulary
         )
     return max(parts, key=lambda categories: sum(categories.values()))
+
+
+def keeps_whole_gradients(setting):
+    """Whether a step has micro-batches after which gradients are not reduced, under a strategy that shards them."""
+    return setting.whole_gradients and setting.accumulation > 1 and setting.strategy in SHARDED and not setting.offload
 
 
 def states(traced, workload, setting):

@@ -37,7 +37,7 @@ class Option:
     workload: Workload
     setting: Setting
     needed: device_memory.Needed
-    prediction: predict.Prediction
+    prediction: predict.Prediction  # without low and high where nobody published such a step
     host: float = 0.0  # bytes that wait in the memory of each host
     host_memory: float | None = None  # bytes of each host, where known
     verdict: str = ""  # why it is first, or loses
@@ -67,8 +67,14 @@ class Option:
     def seconds(self):
         return self.prediction.seconds
 
+    @property
+    def judged(self):
+        """Whether published steps say how far the seconds may be off."""
+        return self.prediction.low is not None
+
     def __str__(self):
-        time = f"{self.seconds:.3g} s ({self.prediction.low:.3g} to {self.prediction.high:.3g})"
+        low, high = self.prediction.low, self.prediction.high
+        time = f"{self.seconds:.3g} s ({f'{low:.3g} to {high:.3g}' if self.judged else 'unjudged'})"
         held = f"{self.needed.expected / GiB:,.0f} to {self.needed.high / GiB:,.0f} GiB of {self.size / GiB:g}"
         return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
@@ -90,6 +96,7 @@ def plan(
     compiled=False,
     fused_loss=False,
     rank=16,
+    whole_gradients=False,
     host_memory=None,
     only=None,
 ):
@@ -101,7 +108,8 @@ def plan(
     link, network: a name in `LINKS`, or GB/s in one direction as you measured them. Without `link` it is that of the GPU;
     GeForce cards reach a part of their slot. network: of one of the `adapters` of each node.
     precision: "mixed" for fp32 weights computed with in bf16, or "bf16". rank: of the adapters of LoRA.
-    checkpointing: True for every layer, or n for every n-th one. host_memory: GB of each node; without it no strategy with
+    checkpointing: True for every layer, or n for every n-th one. whole_gradients: under accumulation FSDP2 reduces in the
+    last micro-batch alone, as `Trainer` does: less to send, and whole gradients on every GPU until then. host_memory: GB of each node; without it no strategy with
     offload fits. only: the name of one strategy, where the others do not matter.
     """
     _check(gpus, nodes, adapters, batch, accumulation, network, precision)
@@ -116,6 +124,7 @@ def plan(
         gpus=gpus,
         gpus_per_node=gpus // nodes,
         accumulation=accumulation,
+        whole_gradients=whole_gradients,
         link=_link(gpu, link),
         network=_network(network, adapters, gpus // nodes) if nodes > 1 else 0.0,
     )
@@ -159,10 +168,18 @@ def _option(found, host_memory):
         found.workload,
         found.setting,
         device_memory.needed(what, found.workload, found.setting, predict.fitted()["memory"]),
-        predict.prediction(what, found.workload, found.setting),
+        _predicted(what, found.workload, found.setting),
         found.host_bytes * what.parameters / found.setting.nodes,
         host_memory,
     )
+
+
+def _predicted(what, workload, setting):
+    """The prediction. Errors of other steps say nothing of one that no published row has, so it has no low and high:
+    sequences or experts that several GPUs share, and offload. `rows.run_of` refuses such rows."""
+    found = predict.prediction(what, workload, setting)
+    published = setting.sequence == setting.experts == 1 and not setting.offload
+    return found if published else replace(found, low=None, high=None)
 
 
 def _best(options):
@@ -208,7 +225,8 @@ def _verdict(option, first):
     if option is first:
         return f"fits, and nothing that fits is clearly faster; bound by {option.prediction.bound}"
     if option.trains != first.trains:
-        return f"trains adapters alone, and {first.strategy} trains all weights"
+        own, other = ("adapters alone", "all weights")[:: 1 if option.trains == "adapters" else -1]
+        return f"trains {own}, and {first.strategy} {other}"
     slower = option.seconds / first.seconds
     if option.setting.offload:
         return f"{slower:.1f}x slower at least: all weights pass the slot of each GPU, and AdamW on the host is not counted"

@@ -78,6 +78,8 @@ def rank_step(
     optimizer="adamw",
     accumulation=1,
     bucket_view=False,
+    whole_gradients=False,
+    embedding_apart=False,
     attention="auto",
 ):
     """Traces one training step of rank 0 of `ranks`. Returns a `RankTrace`.
@@ -89,9 +91,11 @@ def rank_step(
     sequence_parallel: with tensor parallelism, splits norms and residuals along the sequence too.
     micro_batches: for "pp", per step; as many as there are stages are in flight at the first stage.
     dtype: of the weights that the optimizer holds; compute: of the matrix products (None: the same); reduce: of FSDP's
-    gradient reduction. bucket_view: DDP's `gradient_as_bucket_view`, which is False by default.
+    gradient reduction. bucket_view: DDP's `gradient_as_bucket_view`, which is False by default. whole_gradients: FSDP
+    reduces in the last of the `accumulation` micro-batches only (`set_requires_gradient_sync`), as `Trainer` does.
+    embedding_apart: under FSDP the embedding is a unit of its own, as in `from_pretrained`.
     """
-    _check(config, strategy, ranks, shard, tensor, sequence_length, sequence_parallel)
+    _check(config, strategy, ranks, shard, tensor, sequence_length, sequence_parallel, whole_gradients)
     make = trace.optimizer_function(optimizer)
     compute = None if compute == dtype else compute
     autocast = torch.autocast("cpu", dtype=compute, enabled=compute is not None and strategy not in SHARDED)
@@ -104,7 +108,7 @@ def rank_step(
         model.train()
         if activation_checkpointing:
             trace.checkpoint_layers(model, int(activation_checkpointing))
-        distribute(model, strategy, mesh, compute, reduce, sequence_parallel)
+        distribute(model, strategy, mesh, compute, reduce, sequence_parallel, embedding_apart)
         optimizer = make_optimizer(model, make)
         trace.create_state(model, optimizer)
         buckets = Buckets(model, mesh.get_group(), bucket_view) if strategy == "ddp" else None
@@ -119,7 +123,7 @@ def rank_step(
             if strategy == "pp":
                 run_first_stage(model, batch, micro_batches or ranks, autocast, tracker, result)
             else:
-                run_micro_batches(model, batch, accumulation, autocast, buckets, tracker, result)
+                run_micro_batches(model, batch, accumulation, autocast, buckets, tracker, result, whole_gradients)
             result.held = tracker.snapshot()
             tracker.part()
             optimizer.step()
@@ -163,11 +167,13 @@ def _fake_ranks(ranks):
         dist.destroy_process_group()
 
 
-def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel):
+def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel, whole_gradients):
     if strategy in ("zero1", "zero2"):
         raise ValueError(f"strategy={strategy!r} is DeepSpeed's own code, which is not traced: see dryrun.plan")
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy={strategy!r}: choose one of {', '.join(STRATEGIES)}")
+    if whole_gradients and strategy not in SHARDED:
+        raise ValueError(f"whole_gradients=True: {strategy} shards no gradients: take one of {', '.join(SHARDED)}")
     if ranks < 2:
         raise ValueError(f"ranks={ranks}: take at least 2, or trace.training_step for one")
     for name, size, needed in (("shard", shard, "hsdp"), ("tensor", tensor, "tp_fsdp2")):

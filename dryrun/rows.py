@@ -49,6 +49,7 @@ class Setting:
     experts: int = 1  # ranks that the experts are spread over
     offload: bool = False  # weights, gradients and optimizer state wait in host memory
     views: bool = False  # DDP with gradient_as_bucket_view
+    whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
     accumulation: int = 1
     optimizer: str = "adamw"
     state: str = ""  # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -61,14 +61,14 @@ def rank_model(model_class, config, strategy, ranks, dtype, attention):
     return stage, parameters
 
 
-def distribute(model, strategy, mesh, compute, reduce, sequence_parallel):
+def distribute(model, strategy, mesh, compute, reduce, sequence_parallel, embedding_apart=False):
     """Splits and shards the model in place, on fake tensors."""
     if strategy in SPLIT:
         split(model, mesh["tensor"], sequence_parallel)
     if strategy in SHARDED:
         shards = mesh["shard"] if strategy == "tp_fsdp2" else mesh
         with unset_fake_temporarily():  # fully_shard reads the values of a mesh that it makes
-            shard(model, shards, compute, reduce, keep=strategy == "fsdp2_keep")
+            shard(model, shards, compute, reduce, strategy == "fsdp2_keep", embedding_apart)
 
 
 def split(model, mesh, sequence_parallel):
@@ -96,11 +96,14 @@ def split(model, mesh, sequence_parallel):
     parallelize_module(model, mesh, vocabulary)
 
 
-def shard(model, mesh, compute, reduce, keep):
-    """`fully_shard` on every layer, then on the rest. `keep`: gathered weights stay until the backward pass."""
+def shard(model, mesh, compute, reduce, keep, embedding_apart=False):
+    """`fully_shard` on every layer, then on the rest. `keep`: gathered weights stay until the backward pass.
+
+    embedding_apart: it is a unit too, freed after use, as `from_pretrained` and Accelerate make it.
+    """
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
     options = {"mesh": mesh, "mp_policy": policy, "reshard_after_forward": False if keep else None}
-    for module in trace.layers_of(model):
+    for module in [*[model.get_input_embeddings()] * embedding_apart, *trace.layers_of(model)]:
         fully_shard(module, **options)
     fully_shard(model, **options)
 
@@ -157,19 +160,34 @@ class Buckets:
             dist.all_reduce(self.flat[number], group=self.group)
 
 
-def run_micro_batches(model, batch, accumulation, autocast, buckets, tracker, result):
-    """Forward and backward `accumulation` times. DDP and HSDP reduce between replicas in the last one only."""
+def run_micro_batches(model, batch, accumulation, autocast, buckets, tracker, result, whole_gradients=False):
+    """Forward and backward `accumulation` times. DDP and HSDP reduce between replicas in the last one only.
+
+    whole_gradients: FSDP2 reduces in the last one only, and adds up whole gradients on every rank until then.
+    """
     for number in range(accumulation):
         last = number == accumulation - 1
         if buckets:
             buckets.active = last
         if result.strategy == "hsdp":
             model.set_requires_all_reduce(last)
+        if whole_gradients:
+            model.set_requires_gradient_sync(last)
         with autocast:
             loss = model(**batch).loss
         result.after_forward = tracker.snapshot()
         (loss / accumulation).backward()
         del loss
+        if whole_gradients:
+            tracker._claim("gradients", _unreduced(model))
+
+
+def _unreduced(model):
+    """The whole gradients that FSDP2 keeps. Private: they are in no `.grad`."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            for group in module._get_fsdp_state()._fsdp_param_groups:
+                yield from (parameter.unsharded_accumulated_grad for parameter in group.fsdp_params)
 
 
 def run_first_stage(model, batch, micro_batches, autocast, tracker, result):

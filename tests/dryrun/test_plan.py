@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import fit, predict, published, validate_plan
+from dryrun import communication, fit, predict, published, validate_plan
 from dryrun.answer import answer
 from dryrun.communication import experts_of
 from dryrun.device_memory import states
@@ -155,6 +155,32 @@ def test_activations_are_traced_and_grow_with_the_sequence():
     assert long["activations"] + long["temporaries"] > 1.8 * (short["activations"] + short["temporaries"])
 
 
+def test_sums_of_gradients_stand_beside_the_activations_of_later_micro_batches():
+    one, eight = (named(accumulation=number, only="FSDP2")["FSDP2"].needed.categories for number in (1, 8))
+    assert eight["gradients"] == pytest.approx(4 * parameters() / 8, rel=0.01)
+    assert sum(eight.values()) > sum(one.values())
+
+
+@pytest.mark.parametrize("strategy, gpus, where", [("FSDP2", 8, {}), ("HSDP", 16, NODES)])
+def test_whole_gradients_take_four_bytes_for_each_parameter_and_save_the_sending(strategy, gpus, where):
+    sharded, whole = (
+        named(gpus=gpus, accumulation=8, whole_gradients=kept, only=strategy, **where)[strategy]
+        for kept in (False, True)
+    )
+    assert whole.needed.categories["gradients"] == pytest.approx(4 * parameters())
+    assert whole.needed.expected > sharded.needed.expected
+    sent, sent_whole = (
+        communication.of_step(traced(o.workload), o.workload, o.setting) for o in (sharded, whole)
+    )
+    assert sent_whole.every == pytest.approx(sent.every / 2, rel=0.01)  # 4 bytes gathered, and no longer 4 reduced
+    assert sent_whole.once - sent.once == pytest.approx(sent.every - sent_whole.every)
+
+
+def test_one_micro_batch_has_no_whole_gradients():
+    sharded, whole = (named(whole_gradients=kept, only="FSDP2")["FSDP2"] for kept in (False, True))
+    assert whole.needed == sharded.needed and whole.seconds == sharded.seconds
+
+
 def test_hsdp_holds_the_state_of_one_node():
     found = named(gpus=16, **NODES)
     assert found["HSDP"].needed.categories["optimizer"] == pytest.approx(
@@ -197,6 +223,31 @@ def test_each_option_says_in_one_sentence_why_it_loses():
         assert option.verdict and len(option.verdict) < 120
         assert option.verdict in str(option)
         assert option.fits or "does not fit" in option.verdict or "host" in option.verdict
+
+
+def test_who_trains_adapters_is_said_of_the_right_one():
+    """QLoRA fits and comes first; full fine-tuning fits too, from the host, and comes later."""
+    found = named("llama3-8b", "rtx-4090", 2, length=1024, host_memory=1000)
+    first = next(iter(found.values()))
+    assert first.trains == "adapters"
+    later = found["FSDP2 + offload"]
+    assert later.fits and later.trains == "all"
+    assert later.verdict == f"trains all weights, and {first.strategy} adapters alone"
+    full = named("llama2-7b", length=2048)
+    first = next(iter(full.values()))
+    assert first.trains == "all"
+    assert full["QLoRA x DDP"].verdict == f"trains adapters alone, and {first.strategy} all weights"
+
+
+def test_a_step_that_nobody_published_has_no_band():
+    """Published rows with offload, context or expert parallelism are refused, so no error of theirs is known."""
+    found = {**named(host_memory=1000), **named(MIXTURE)}
+    for name, option in found.items():
+        unjudged = any(part in name for part in ("CP", "EP", "offload"))
+        assert option.judged is not unjudged, name
+        assert ("unjudged" in str(option)) is unjudged
+    with pytest.raises(ValueError, match="is not predicted"):
+        run_of(next(row for row in published.rows() if row.get("offload") and row["gpu"]))
 
 
 def test_seconds_have_a_band_and_are_those_of_predict():

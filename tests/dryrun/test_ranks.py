@@ -127,6 +127,20 @@ def test_reshard_after_forward_false_gathers_once_and_keeps_the_weights():
     assert keep.after_forward["gathered weights"] == pytest.approx(2 * keep.parameters, rel=0.01)
 
 
+def test_whole_gradients_are_kept_until_the_last_micro_batch_and_reduced_once():
+    config = LlamaConfig(**EIGHT | {"num_hidden_layers": 2})
+    options = {"accumulation": 3, "activation_checkpointing": True}
+    sharded, whole = (
+        rank_step(AutoModelForCausalLM, config, "fsdp2", 8, 1, 128, whole_gradients=kept, **options)
+        for kept in (False, True)
+    )
+    assert 3 * whole.payload("reduce-scatter") == sharded.payload("reduce-scatter")
+    assert whole.payload("all-gather") == sharded.payload("all-gather")
+    assert whole.after_forward["gradients"] == pytest.approx(4 * whole.parameters, rel=0.001)
+    assert sharded.after_forward["gradients"] == pytest.approx(4 * whole.parameters / 8, rel=0.001)
+    assert whole.held["gradients"] == sharded.held["gradients"]
+
+
 def test_tensor_parallelism_reduces_four_activations_a_layer_and_sequence_parallelism_sends_as_much():
     layers, size = 4, 2 * 2048 * 4096
     plain = eight("tp", 8, layers=layers, dtype=torch.bfloat16)
@@ -204,6 +218,11 @@ def test_a_deep_model_is_traced_by_two_shallow_ones_even_if_its_peak_comes_later
 def test_what_cannot_be_split_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         rank_step(AutoModelForCausalLM, LLAMA, *arguments)
+
+
+def test_whole_gradients_are_refused_where_no_gradients_are_sharded():
+    with pytest.raises(ValueError, match="ddp shards no gradients: take one of fsdp2"):
+        rank_step(AutoModelForCausalLM, LLAMA, "ddp", 2, 1, 8, whole_gradients=True)
 
 
 def test_the_depths_must_lie_on_one_line():
