@@ -66,7 +66,7 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-from dryrun import validate_plan
+from dryrun import models, validate_plan
 from dryrun.hardware import GPUS, LINKS
 from dryrun.plan import STAGED, plan, seconds
 from dryrun.ranks import many_layers, rank_step
@@ -241,6 +241,29 @@ from dryrun.ranks import many_layers
 
 claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 5 "
       "of its layers", trace("70b", "fsdp2", 1024, 1).seconds, "s", kind="measured", at_most=300)
+
+# %% [markdown]
+# ## The step of a recipe
+#
+# [A recipe](../recipes/14b-on-8-gpus.md) trains Qwen2.5-14B on 8 GPUs, one conversation of
+# 4,096 tokens at a time, eight of them in an update. It reduces gradients in every
+# micro-batch. From the third on, micro-batches repeat the second. Had it reduced in the last
+# one alone (`set_requires_gradient_sync`), every GPU would hold whole gradients in fp32. A
+# test traces the loop of the program itself and compares.
+
+# %%
+RECIPE = models.configuration("qwen2.5-14b", 4096)
+recipe, whole = (
+    many_layers(*RECIPE, "fsdp2", 8, 1, 4096, activation_checkpointing=True, accumulation=3, embedding_apart=True,
+                whole_gradients=kept, layers=(2, 3)) for kept in (False, True))
+OF = "All tensors at the peak of an update of Qwen2.5-14B on each of 8 GPUs, FSDP2, 8 x 1 x 4,096 tokens, checkpointing"
+for name, sentence, value, least, most in (
+    ("recipe-14b-peak", OF, recipe.peak_gib, 37, 40),
+    ("recipe-14b-whole", f"{OF}, gradients reduced in the last micro-batch alone", whole.peak_gib, 84, 89),
+    ("recipe-14b-whole-gradients", "Whole gradients of Qwen2.5-14B in fp32: 4 bytes x parameters",
+     4 * recipe.parameters / GiB, 54, 56),
+):
+    claim(name, sentence, value, "GiB", kind="traced", at_least=least, at_most=most)
 
 # %% [markdown]
 # ## Against the closed formulas

@@ -81,7 +81,6 @@ for step in range(first, steps):
     for start in range(0, len(mine), asked.micro_batch):
         rows_now = mine[start : start + asked.micro_batch]
         ids, labels = (pad_sequence(part, batch_first=True, padding_value=-100).to(device) for part in zip(*rows_now))
-        model.set_requires_gradient_sync(start + asked.micro_batch >= len(mine))  # one reduce-scatter for each update
         loss = model(input_ids=ids.clamp(min=0), labels=labels, num_items_in_batch=learned).loss  # padding is last: no mask
         (loss * world).backward()  # FSDP takes the mean over the ranks
         total += loss.detach()

@@ -242,6 +242,23 @@ def test_with_a_number_layers_are_gathered_by_all_ranks_in_forward_and_inside_sm
     assert "all-gather in groups of 2 x 3" in counted  # the layers again
 
 
+def test_checkpointing_in_fsdp_config_gives_wrong_gradients_with_dropout_and_the_argument_right_ones():
+    said = run_ranks(Path(__file__).parent / "ranks" / "fsdp_dropout.py", timeout=600).stdout[0].splitlines()
+    found = {tuple(line.split()[:2]): list(map(float, line.split()[2:])) for line in said}
+    assert all(loss == 0 for loss, _ in found.values())  # the forward pass is the same, so nothing shows it
+    assert found["0.1", "fsdp_config"][1] > 0.1
+    for right in (("0.1", "argument"), ("0.0", "fsdp_config"), ("0.0", "argument")):
+        assert found[right][1] < 1e-5, right
+
+
+def test_under_fsdp2_pefts_wrapping_policy_wraps_no_layer_and_accelerates_own_wraps_each():
+    said = run_ranks(Path(__file__).parent / "ranks" / "fsdp_lora.py", timeout=600).stdout[0]
+    own, peft = re.findall(r"(\d) layers, ([\d.]+) of all weights", said)
+    assert own[0] == "4" and float(own[1]) < 0.1
+    assert peft[0] == "0" and float(peft[1]) > 0.9
+    assert "with checkpointing: 'NoneType' object is not callable" in said
+
+
 def test_fully_shard_sends_no_weights_so_replicas_of_other_seeds_stay_different():
     program = Path(__file__).parent / "ranks" / "hsdp_seeds.py"
     assert run_ranks(program, timeout=600).stdout[0].split() == ["different"]
