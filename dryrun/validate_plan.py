@@ -28,6 +28,7 @@ class Compared:
     planned: float
     unit: str
     why: str = ""  # where the ratio is not near 1
+    formula: bool = False  # whether its source computed it: then agreement says that both count alike, and no more
 
     @property
     def ratio(self):
@@ -101,7 +102,7 @@ def _memory():
         (option,) = plan(ZERO, "a100-sxm4-80", 64, length=2048, nodes=8, network=25, adapters=8, only=strategy)
         what = traced(option.workload)
         held = sum(states(what, option.workload, option.setting).values()) * 7.5e9 / what.parameters
-        yield Compared(f"7.5B on 64 GPUs, model states, {strategy}", size, held / 1e9, "GB")
+        yield Compared(f"7.5B on 64 GPUs, model states, {strategy}", size, held / 1e9, "GB", formula=True)
 
 
 def pairs():

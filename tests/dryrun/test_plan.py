@@ -100,6 +100,15 @@ def test_published_steps_stand_beside_the_plan_without_one_left_out():
     assert {"h2-0824", "h2-0826", "0223"} <= ids  # TinyLlama under ZeRO-2, which does not flatter
 
 
+def test_what_a_paper_computed_is_no_measurement():
+    found = validate_plan.compared()
+    formulas = [one for one in found if one.formula]
+    assert {one.what.rsplit(", ", 1)[1] for one in formulas} == {"DDP", "ZeRO-1", "ZeRO-2", "FSDP2"}
+    assert all(abs(one.ratio - 1) < 0.05 for one in formulas)
+    peaks = [one for one in found if one.unit == "GB" and not one.formula]
+    assert peaks and all(one.ratio < 0.85 for one in peaks)  # measured memory is planned too low
+
+
 def test_qlora_under_fsdp2_names_the_storage_that_it_needs():
     found = named()
     assert "bnb_4bit_quant_storage=torch.bfloat16" in found["QLoRA x FSDP2"].reason
