@@ -1,25 +1,20 @@
 """docs/inference/servers.md, sentence by sentence. Its figures are claims of the notebook of inference on one GPU."""
 
+import asyncio
 import inspect
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 import yaml
 from built import ROOT
-from programs import SNIPPETS
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from programs import SNIPPETS, load, run
 from transformers.cli import serve
-from transformers.generation.configuration_utils import ContinuousBatchingConfig
-from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 
 FOLDER = SNIPPETS / "servers"
 PAGE = ROOT / "docs" / "inference" / "servers.md"
 QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_servers.yml").read_text())
-
-
-def llama():
-    shape = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
-    return LlamaForCausalLM(LlamaConfig(**shape, bos_token_id=None, eos_token_id=None, pad_token_id=0)).eval()
 
 
 def test_serve_knows_the_options_of_the_page():
@@ -31,19 +26,59 @@ def test_serve_knows_the_options_of_the_page():
     assert inspect.signature(serve.Serve.__init__).parameters["continuous_batching"].default is False
 
 
-def test_the_manager_of_a_server_knows_the_calls_of_the_page():
-    assert {"request_id", "streaming"} <= inspect.signature(ContinuousBatchingManager.add_request).parameters.keys()
-    assert {"request_id", "callback"} <= inspect.signature(
-        ContinuousBatchingManager.register_result_handler
-    ).parameters.keys()
-    assert "request_id" in inspect.signature(ContinuousBatchingManager.cancel_request).parameters
-    with llama().continuous_batching_context_manager(
-        generation_config=GenerationConfig(max_new_tokens=4, do_sample=False, eos_token_id=-1, pad_token_id=0),
-        continuous_batching_config=ContinuousBatchingConfig(num_blocks=16, page_size=32, max_batch_tokens=64),
+def test_four_requests_at_once_are_all_answered():
+    assert "[8, 8, 8, 8]" in run("servers/own.py").stdout
+
+
+@pytest.fixture(scope="module")
+def own():
+    """The program of the page, and its queue at work."""
+    made = load("servers/own.py")
+    with made.model.continuous_batching_context_manager(
+        made.greedy, continuous_batching_config=made.batching
     ) as manager:
-        name = manager.add_request(torch.arange(5, 37).tolist(), request_id="one")
-        answer = next(iter(manager.request_id_iter(name)))
-    assert len(answer.generated_tokens) == 4 and not answer.error
+        yield made, manager
+
+
+def test_requests_at_the_same_time_get_the_tokens_that_each_gets_alone(own):
+    made, manager = own
+    prompts = [list(range(first, first + length)) for first, length in ((5, 32), (100, 7), (300, 12), (700, 1))]
+
+    async def together():
+        return await asyncio.gather(*(made.answer(manager, ids) for ids in prompts))
+
+    for ids, tokens in zip(prompts, asyncio.run(together()), strict=True):
+        alone = made.model.generate(torch.tensor([ids]), generation_config=made.greedy)
+        assert alone[0, len(ids) :].tolist() == tokens
+
+
+def test_what_is_ready_before_its_handler_is_registered_never_reaches_it(own):
+    made, manager = own
+
+    async def late():
+        heard = []
+        manager.add_request([5, 6, 7], request_id="late", max_new_tokens=1)
+        while manager.output_router.output_queue.empty():
+            await asyncio.sleep(0.01)
+        manager.register_result_handler("late", heard.append)
+        await asyncio.sleep(0.5)
+        return heard
+
+    assert asyncio.run(asyncio.wait_for(late(), 60)) == []
+    assert manager.get_result("late", timeout=10).generated_tokens
+
+
+def test_a_handler_in_a_thread_has_no_event_loop_to_register_on(own):
+    _, manager = own
+    with ThreadPoolExecutor(1) as threads, pytest.raises(RuntimeError, match="no running event loop"):
+        threads.submit(manager.register_result_handler, "thread", print).result()
+
+
+def test_a_request_that_takes_too_long_is_cancelled_and_the_queue_goes_on(own):
+    made, manager = own
+    with pytest.raises(TimeoutError):
+        asyncio.run(made.answer(manager, [5, 6, 7], new=400, seconds=0.01))
+    assert len(asyncio.run(made.answer(manager, [5, 6, 7]))) == 8
 
 
 def test_questions_of_readers_have_a_section_each():
