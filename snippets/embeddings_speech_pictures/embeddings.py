@@ -11,17 +11,21 @@ device, dtype = ("cuda", torch.float16) if torch.cuda.is_available() else ("cpu"
 model = AutoModel.from_config(config, dtype=dtype).to(device).eval()  # or from_pretrained(..., dtype=dtype)
 
 
+def padded(rows):
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
+
+
 @torch.inference_mode()  # an encoder is called directly, and a call keeps activations for gradients unless told not to
 def embed(texts, size=8):
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
     found = [None] * len(texts)
     for start in range(0, len(order), size):
         batch = order[start : start + size]
-        ids = torch.nn.utils.rnn.pad_sequence([texts[index] for index in batch], batch_first=True).to(device)
-        mask = ids.ne(0)
-        hidden = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        rows = [texts[index] for index in batch]
+        ids, mask = padded(rows), padded([torch.ones_like(row) for row in rows])  # 0 may be a token of the vocabulary
+        hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()  # a long sum overflows fp16
         means = (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
-        for index, mean in zip(batch, means.float().cpu()):
+        for index, mean in zip(batch, means.cpu()):
             found[index] = mean
     return torch.stack(found)
 

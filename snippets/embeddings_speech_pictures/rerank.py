@@ -16,13 +16,17 @@ pairs = [torch.randint(1, 1000, (length,)) for length in torch.randint(20, 200, 
 YES, NO = 7, 8  # with the Hub: tokenizer.convert_tokens_to_ids("yes"), and "no"
 
 
+def padded(rows):
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side="left").to(device)
+
+
 @torch.inference_mode()
 def scores(pairs, size=4):
     found = []
     for start in range(0, len(pairs), size):  # a batch of a few: memory does not grow with the documents
         batch = pairs[start : start + size]
-        ids = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True, padding_side="left").to(device)
-        logits = model(input_ids=ids, attention_mask=ids.ne(0).long(), logits_to_keep=1, use_cache=False).logits
+        ids, mask = padded(batch), padded([torch.ones_like(pair) for pair in batch])  # 0 is a token: "!" of Qwen
+        logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits
         found.append(logits[:, -1, [NO, YES]].float().softmax(-1)[:, 1].cpu())
     return torch.cat(found)
 

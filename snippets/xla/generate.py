@@ -22,7 +22,8 @@ model = LlamaForCausalLM(config).eval()  # yours: AutoModelForCausalLM.from_pret
 # --8<-- [start:cache]
 def empty_cache(rows):
     shape = (rows, config.num_key_value_heads, ROOM, config.head_dim)
-    return [(jnp.zeros(shape), jnp.zeros(shape)) for _ in range(config.num_hidden_layers)]
+    dtype = jnp.dtype(str(model.dtype).removeprefix("torch."))  # a checkpoint in bf16 has a cache in bf16
+    return [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.num_hidden_layers)]
 
 
 def static_cache(arrays, filled):
@@ -58,6 +59,8 @@ def bucket(length, smallest=16):
 
 def generate(weights, ids, new, padded=True):
     rows, length = ids.shape
+    if length + new > ROOM:  # JAX raises no error for an index beyond the end: the answer would be wrong
+        raise ValueError(f"{length} + {new} tokens do not fit into a cache of {ROOM}")
     width = bucket(length) if padded else length
     ids = jnp.pad(ids, ((0, 0), (0, width - length)))  # on the right: no true token sees a later one
     token, arrays = forward(weights, empty_cache(rows), ids, jnp.array(0), jnp.array(length - 1))

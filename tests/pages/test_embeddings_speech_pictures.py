@@ -75,6 +75,16 @@ def test_a_reranker_needs_the_logits_of_one_position():
     assert 5.7 < 5 * 4096 * 151669 * 2 / 2**30 < 5.85
 
 
+@pytest.mark.parametrize("name, function", [("embeddings", "embed"), ("rerank", "scores")])
+def test_token_0_in_a_text_counts_and_the_padding_beside_it_does_not(name, function):
+    made = load(f"embeddings_speech_pictures/{name}.py")
+    short, long = torch.tensor([0, 5, 0, 6]), torch.arange(1, 40)
+    compute = getattr(made, function)
+    together, alone = compute([short, long])[0], compute([short])[0]
+    assert torch.allclose(together, alone, atol=1e-5)
+    assert not torch.allclose(alone, compute([torch.tensor([5, 6])])[0], atol=1e-5)
+
+
 def test_an_embedder_keeps_a_cache_unless_told_not_to():
     shape = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, head_dim=32)
     config = Qwen3Config(**shape, num_key_value_heads=1, vocab_size=500, pad_token_id=0)
