@@ -28,7 +28,7 @@
 # size, on tensors without data. Limits follow from data sheets. Speeds that people measured
 # on GPUs are cited, beside what the arithmetic says.
 #
-# A GiB has 2³⁰ bytes; GPU memory and bandwidth are decimal, as vendors write them.
+# A GiB has 2³⁰ bytes. A vendor's GB of memory is a GiB; bandwidths are decimal.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -73,6 +73,7 @@ from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
 # %%
 from dryrun import hardware, predict, published
+from dryrun.answer import usable
 from dryrun.collectives import RankTracker
 from dryrun.fit import of_group
 from dryrun.rows import WEIGHT_BYTES, Setting, run_of
@@ -237,9 +238,20 @@ def cache_bytes(name, tokens, ranks=1):
 # *Weights on a rank + KV cache on a rank + reserve ≤ memory of a GPU.* The reserve is for
 # what the prompt needs beside its cache, the CUDA context, communication buffers and
 # rounding.
+#
+# Memory is what the package says of a GPU of that size. A GPU whose memory has no parts of
+# its own for error correction (ECC) shows a sixteenth less, as an L4 does.
 
 # %%
-SIZES, RANKS, TOKENS, RESERVE = (8, 16, 24, 32, 48, 80, 96, 141, 192), (1, 2, 4, 8), 8192, 2e9
+OF_SIZE = {8: "rtx-4060", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80: "h100-sxm5",
+           96: "rtx-pro-6000-bw", 141: "h200-sxm", 192: "mi300x"}
+WITH_ECC = {16: "T4", 24: "L4, A10G", 48: "L40S"}
+LEFT_BY_ECC = 15 / 16
+SIZES, RANKS, TOKENS, RESERVE = tuple(OF_SIZE), (1, 2, 4, 8), 8192, 2 * GiB
+
+
+def memory(size, ecc=False):
+    return usable(OF_SIZE[size]) * (LEFT_BY_ECC if ecc and size in WITH_ECC else 1)
 
 
 def held(name, ranks, bits=16, tokens=TOKENS):
@@ -247,12 +259,16 @@ def held(name, ranks, bits=16, tokens=TOKENS):
 
 
 def fewest(name, size, bits):
-    """The fewest GPUs of that size, or a dash."""
-    return next((str(ranks) for ranks in RANKS if held(name, ranks, bits) + RESERVE <= size * GB), "–")
+    """The fewest GPUs of that size, or a dash; "?" where ECC would leave too little on so many."""
+    fits = [ranks for ranks in RANKS if held(name, ranks, bits) + RESERVE <= memory(size)]
+    if not fits:
+        return "–"
+    return f"{fits[0]}" if held(name, fits[0], bits) + RESERVE <= memory(size, ecc=True) else f"{fits[0]}?"
 
 
 def fits(key, bits, words):
-    table(key, f"The fewest GPUs, of 1, 2, 4 and 8, that hold a model {words} and one sequence of 8,192 tokens",
+    table(key, f"The fewest GPUs, of 1, 2, 4 and 8, that hold a model {words} and one sequence of "
+          "8,192 tokens; ?: not where ECC takes some of the memory",
           {"model": "Model", "heads": "KV heads", **{f"gb{size}": f"{size} GB" for size in SIZES}},
           [{"model": name, "heads": getattr(config, "kv_lora_rank", None) and "MLA" or str(config.num_key_value_heads),
             **{f"gb{size}": fewest(name, size, bits) for size in SIZES}} for name, (config, _) in MODELS.items()],
@@ -265,6 +281,11 @@ SEVENTY, EIGHT = "Llama-3.1-70B", "Llama-3.1-8B"
 for key, ranks, least, most in (("70b-48", 4, 33, 34), ("70b-80", 2, 66, 68)):
     claim(f"held-{key}", f"Llama-3.1-70B in bf16 and 8,192 tokens on each of {ranks} GPUs, by the plan of transformers",
           held(SEVENTY, ranks) / GiB, "GiB", kind="derived", at_least=least, at_most=most)
+claim("held-70b-24", "Llama-3.1-70B in 4 bits and 8,192 tokens on each of 2 GPUs, by the plan of transformers",
+      held(SEVENTY, 2, 4.5) / GiB, "GiB", kind="derived", at_least=21, at_most=21.5)
+claim("tokens-70b-24", "Tokens in all that fit beside Llama-3.1-70B in 4 bits on two RTX 4090",
+      (memory(24) - RESERVE - weight_bytes(SEVENTY, 2, 4.5)) / cache_bytes(SEVENTY, 1, 2), "tokens", kind="derived",
+      at_least=12e3, at_most=16e3)
 
 # %% [markdown]
 # How many sequences fit tells how many answers can come at once. Two GPUs that just hold the
@@ -273,7 +294,7 @@ for key, ranks, least, most in (("70b-48", 4, 33, 34), ("70b-80", 2, 66, 68)):
 # %%
 def sequences(name, ranks, size, bits=16):
     """Sequences of 8,192 tokens that fit beside the weights, over all GPUs of one copy."""
-    room = size * GB - RESERVE - weight_bytes(name, ranks, bits)
+    room = memory(size) - RESERVE - weight_bytes(name, ranks, bits)
     return max(0, int(room // cache_bytes(name, TOKENS, ranks)))
 
 
@@ -283,7 +304,7 @@ table("room", "Llama-3.1-70B in bf16: sequences of 8,192 tokens that fit at once
         **{f"gb{size}": 8 // ranks * sequences(SEVENTY, ranks, size) for size in (80, 141, 192)}} for ranks in RANKS],
       kind="derived")
 claim("room-2", "Sequences of 8,192 tokens that fit beside one copy of Llama-3.1-70B in bf16 on two GPUs of 80 GB",
-      sequences(SEVENTY, 2, 80), "", kind="derived", at_least=4, at_most=6)
+      sequences(SEVENTY, 2, 80), "", kind="derived", at_least=8, at_most=10)
 claim("room-8", "Sequences of 8,192 tokens that fit beside one copy of Llama-3.1-70B in bf16 on eight GPUs of 80 GB",
       sequences(SEVENTY, 8, 80), "", kind="derived", at_least=150, at_most=200)
 
@@ -408,27 +429,30 @@ claim("prompt-h100", "Time to compute over time to send a prompt of 8,192 tokens
 
 # %% [markdown]
 # A token's sums are too small for bandwidth to matter. Each costs the *latency* of an
-# all-reduce instead, and there are two in each layer. What people measured:
+# all-reduce instead, and there are two in each layer. Engines have kernels of their own for
+# such sums, which the GPUs write into each other's memory. NCCL's go through more steps. What
+# people measured, each with how it was launched:
 
 # %%
-VLLM_KERNEL = "https://github.com/sgl-project/sglang/pull/2904"
+UNIT_TEST = "https://github.com/sgl-project/sglang/pull/2904"
 SWITCH = "https://github.com/haohervchb/sglang-V100/pull/2"
 GEFORCE = "https://github.com/NVIDIA/nccl/issues/1530"
-REPORT = "https://github.com/meta-pytorch/gpt-fast/issues/111"
-SUMS = {  # key: (where, bytes summed, microseconds, source)
-    "h100": ("8 H100, NVLink, vLLM's own kernel", 32768, 11.8, VLLM_KERNEL),
-    "v100": ("4 V100, PCIe switch, NCCL in a CUDA graph", 16384, 22.3, SWITCH),
-    "4090": ("8 RTX 4090, PCIe, NCCL", 8, 42.1, GEFORCE),
-    "report": ("2 V100, NVLink, a report of slow sums", 8192, 500, REPORT),
+SUMS = {  # key: (where, which kernel, how launched, bytes summed, microseconds, source)
+    "h100": ("8 H100, NVLink", "SGLang's", "one by one, 2025", 32768, 7.8, UNIT_TEST),
+    "h100-vllm": ("8 H100, NVLink", "vLLM's", "one by one, 2025", 32768, 11.8, UNIT_TEST),
+    "v100": ("4 V100, PCIe switch", "one-shot", "CUDA graph, 2026", 16384, 7.2, SWITCH),
+    "v100-nccl": ("4 V100, PCIe switch", "NCCL", "CUDA graph, 2026", 16384, 22.3, SWITCH),
+    "4090": ("8 RTX 4090, PCIe", "NCCL", "one by one", 8, 42.1, GEFORCE),
 }
 table("sums", "Time of one small all-reduce that people measured, and of those of a token at batch 1",
-      {"where": "Measured on", "bytes": "Bytes", "micro": "One sum, µs", "eight": "Llama-3.1-8B: a token's, ms",
-       "seventy": "Llama-3.1-70B: a token's, ms"},
-      [{"where": where, "bytes": size, "micro": micro, "eight": micro * theory(EIGHT, 8)[0] / 1e3,
-        "seventy": micro * theory(SEVENTY, 8)[0] / 1e3} for where, size, micro, _ in SUMS.values()],
-      kind="cited", source=VLLM_KERNEL)
-for key, (where, _, micro, source) in SUMS.items():
-    claim(f"sum-{key}", f"Time of one small all-reduce, measured on {where}", micro, "µs", kind="cited", source=source)
+      {"where": "GPUs", "kernel": "Kernel", "how": "Launched", "bytes": "Bytes", "micro": "One sum, µs",
+       "eight": "Llama-3.1-8B: a token's, ms", "seventy": "Llama-3.1-70B: a token's, ms"},
+      [{"where": where, "kernel": kernel, "how": how, "bytes": size, "micro": micro,
+        "eight": micro * theory(EIGHT, 8)[0] / 1e3, "seventy": micro * theory(SEVENTY, 8)[0] / 1e3}
+       for where, kernel, how, size, micro, _ in SUMS.values()], kind="cited", source=UNIT_TEST)
+for key, (where, kernel, how, _, micro, source) in SUMS.items():
+    claim(f"sum-{key}", f"Time of one small all-reduce by {kernel} kernel, measured on {where}, {how}", micro, "µs",
+          kind="cited", source=source)
 
 # %% [markdown]
 # ### When it pays, for one answer
@@ -480,7 +504,7 @@ SLOW = "sums as over PCIe"
 for name, gpu, key, link in ((SEVENTY, "h100-sxm5", "h100", "NVLink"), (SEVENTY, "h100-sxm5", "4090", SLOW),
                              (EIGHT, "h100-sxm5", "h100", "NVLink"), (EIGHT, "rtx-4090", "4090", "PCIe"),
                              (EIGHT, "h100-sxm5", "4090", SLOW)):
-    axes.plot(RANKS, [1, *(speedup(name, gpu, ranks, SUMS[key][2]) for ranks in RANKS[1:])], marker="o",
+    axes.plot(RANKS, [1, *(speedup(name, gpu, ranks, SUMS[key][4]) for ranks in RANKS[1:])], marker="o",
               label=f"{name}, {hardware.accelerator(gpu).label}, {link}")
 axes.plot(RANKS, RANKS, color=plots.GRAY, linestyle=":", linewidth=1)
 axes.set(xlabel="GPUs", ylabel="tokens/s at batch 1, over one GPU", xticks=RANKS)
@@ -561,7 +585,7 @@ claim("judged-error", "Median error of the predicted tokens/s of split models, c
 # of a split over PCIe: Llama-3.1-70B in 4 bits on RTX 3090 Ti in vLLM.
 
 # %%
-PCIE_SUM, CONTEXT = SUMS["4090"][2], 512
+PCIE_SUM, CONTEXT = SUMS["4090"][4], 512
 REPORT_PCIE = "https://github.com/vllm-project/vllm/issues/6955"
 
 
@@ -606,7 +630,7 @@ WAYS = (("llama3-8b", "Llama-3.1-8B", "bf16", "rtx-4090", 2), ("llama3-8b", "Lla
 
 def has_room(name, weights, gpu, ranks):
     """Whether a copy, split over so many GPUs, fits with a sequence of 8,192 tokens."""
-    return held(name, ranks, 16 if weights == "bf16" else 4.5) + RESERVE <= hardware.accelerator(gpu).get("memory") * GB
+    return held(name, ranks, 16 if weights == "bf16" else 4.5) + RESERVE <= usable(gpu)
 
 
 def ways(model, name, weights, gpu, ranks):
@@ -738,7 +762,7 @@ claim("experts-share", "Share of the parameters of Qwen3-30B-A3B that are expert
 # %%
 def offloaded(gpus, bits, size=24):
     """(bytes that no GPU holds, least seconds of a token) of Llama-3.1-70B."""
-    beyond = max(0, weight_bytes(SEVENTY, 1, bits) - gpus * (size * GB - RESERVE))
+    beyond = max(0, weight_bytes(SEVENTY, 1, bits) - gpus * (memory(size) - RESERVE))
     reading = (weight_bytes(SEVENTY, 1, bits) - beyond) / bandwidth("rtx-4090")
     return beyond, beyond / hardware.bytes_per_second("PCIe 4 x16") + reading
 

@@ -26,7 +26,7 @@
 # the speed of an answer, because each new token reads all active weights and its whole cache.
 # Arithmetic matters for the prompt, and for large batches.
 #
-# A GiB has 2³⁰ bytes; GPU memory and bandwidth are decimal, as vendors write them.
+# A GiB has 2³⁰ bytes. A vendor's GB of memory is a GiB; bandwidths are decimal.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -59,6 +59,7 @@ from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig,
                           Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig)
 
 from dryrun import hardware
+from dryrun.answer import usable
 from dryrun.trace import GiB, fake
 from dryrun.tracker import Tracker
 from evidence import plots
@@ -457,21 +458,35 @@ claim("logits-all", "What logits of all tokens add to the peak of a prompt of 32
 # ## What fits on which GPU
 #
 # *Weights + KV cache + reserve ≤ memory of the GPU.* The reserve is for what the
-# prompt needs beside its cache, the CUDA context and the allocator's rounding. A gigabyte is
-# counted as 1e9 bytes, which leaves a little more room on most GPUs.
+# prompt needs beside its cache, the CUDA context and the allocator's rounding.
+#
+# Memory is what the package says of a GPU of that size. Where `nvidia-smi` shows less, the
+# memory has no parts of its own for error correction (ECC), which then takes a sixteenth, as
+# in an L4. So the GPUs of three sizes are of two kinds.
 
 # %%
-SIZES, RESERVE = (8, 12, 16, 24, 32, 48, 80, 96, 141, 192), 2e9
+OF_SIZE = {8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada",
+           80: "h100-sxm5", 96: "rtx-pro-6000-bw", 141: "h200-sxm", 192: "mi300x"}
+SIZES, RESERVE = tuple(OF_SIZE), 2 * GiB
+WITH_ECC = {16: "T4", 24: "L4, A10G", 48: "L40S"}
+LEFT_BY_ECC = 15 / 16
+
+
+def memory(size, ecc=False):
+    return usable(OF_SIZE[size]) * (LEFT_BY_ECC if ecc and size in WITH_ECC else 1)
 
 
 def widest(name, size, tokens):
-    """The widest format that fits with one sequence of this length, or a dash."""
-    fitting = (label for label, bits in BITS.items()
-               if weight_bytes(name, bits) + cache_bytes(name, tokens) + RESERVE <= size * 1e9)
-    return next(fitting, "–")
+    """The widest format that fits with one sequence of this length, or a dash; "?" where ECC would leave too little."""
+    needed = {label: weight_bytes(name, bits) + cache_bytes(name, tokens) + RESERVE for label, bits in BITS.items()}
+    found = next((label for label in needed if needed[label] <= memory(size)), None)
+    if found is None:
+        return "–"
+    return found if needed[found] <= memory(size, ecc=True) else f"{found}?"
 
 
-table("fits", "The widest weights with which one sequence of 8,192 tokens fits, by GPU memory",
+table("fits", "The widest weights with which one sequence of 8,192 tokens fits, by GPU memory; ?: not where ECC takes "
+      "some of it",
       {"model": "Model", **{f"gb{size}": f"{size} GB" for size in SIZES}},
       [{"model": name, **{f"gb{size}": widest(name, size, SHORT) for size in SIZES}} for name in MODELS],
       kind="derived")
@@ -482,7 +497,7 @@ table("fits", "The widest weights with which one sequence of 8,192 tokens fits, 
 # %%
 def tokens_that_fit(name, bits, size):
     """In all sequences of a batch together; None where the weights do not fit."""
-    room = size * 1e9 - RESERVE - weight_bytes(name, bits)
+    room = memory(size) - RESERVE - weight_bytes(name, bits)
     return room / cache_bytes(name, 1) if room > 0 else None
 
 
@@ -495,13 +510,15 @@ table("longest", "Thousands of tokens that fit beside Llama-3.1-8B, in all seque
       [{"size": size, **{label: in_thousands(tokens_that_fit(EIGHT, bits, size)) for label, bits in BITS.items()}}
        for size in SIZES[1:]], kind="derived")
 derived("tokens", {
-    "fits-24": ("Tokens in all that fit beside Llama-3.1-8B in bf16 on a GPU of 24 GB", tokens_that_fit(EIGHT, 16, 24),
-                40e3, 50e3),
-    "fits-24-4bit": ("Tokens in all that fit beside Llama-3.1-8B in 4 bits on a GPU of 24 GB",
-                     tokens_that_fit(EIGHT, 4.5, 24), 115e3, 130e3),
+    "fits-24": ("Tokens in all that fit beside Llama-3.1-8B in bf16 on an RTX 4090", tokens_that_fit(EIGHT, 16, 24),
+                55e3, 60e3),
+    "fits-24-4bit": ("Tokens in all that fit beside Llama-3.1-8B in 4 bits on an RTX 4090",
+                     tokens_that_fit(EIGHT, 4.5, 24), 130e3, 140e3),
 })
 derived("GiB", {"long-needs": ("Weights of Llama-3.1-8B in bf16 and its KV cache at 131,072 tokens",
-                               (weight_bytes(EIGHT, 16) + cache_bytes(EIGHT, LONG)) / GiB, 30, 32)})
+                               (weight_bytes(EIGHT, 16) + cache_bytes(EIGHT, LONG)) / GiB, 30, 32),
+                "held-32b": ("Weights of Qwen3-32B in 4 bits and its KV cache at 8,192 tokens",
+                             (weight_bytes("Qwen3-32B", 4.5) + cache_bytes("Qwen3-32B", SHORT)) / GiB, 21, 21.5)})
 
 # %% [markdown]
 # ## FLOPs and bytes of a prompt and of a token
@@ -557,20 +574,27 @@ def limit(gpu, name=EIGHT, tokens=PROMPT, bits=16):
     return bandwidth(gpu) / read_bytes(name, tokens, bits)
 
 
+def limit_of_file(gpu, bits=4.5, tokens=PROMPT):
+    """The same with the output layer in 4 bits too, as llama.cpp's Q4_0 and the predictions count it."""
+    head = BUILT[EIGHT].get_output_embeddings().weight.numel()
+    return bandwidth(gpu) / (read_bytes(EIGHT, tokens, bits) - head * (2 - bits / 8))
+
+
 def fits(gpu, bits):
-    room = hardware.accelerator(gpu).get("memory") * 1e9 - RESERVE
-    return weight_bytes(EIGHT, bits) + cache_bytes(EIGHT, PROMPT) <= room
+    return weight_bytes(EIGHT, bits) + cache_bytes(EIGHT, PROMPT) + RESERVE <= usable(gpu)
 
 # %% [markdown]
-# A dash: the 16-bit weights do not fit.
+# A dash: the 16-bit weights do not fit. Formats of 4 bits differ in the output layer, which
+# is a fifth of what this model then reads: AWQ, GPTQ and bitsandbytes leave it in 16.
 
 # %%
 CARDS = {gpu: hardware.accelerator(gpu) for gpu in GPUS}
 table("limits", "Llama-3.1-8B on twelve GPUs, batch 1, 2,048 tokens of context: limits by the data sheets",
       {"gpu": "GPU", "bandwidth": "Bandwidth, GB/s", "peak": "16-bit peak, TFLOP/s", "balance": "FLOP for each byte",
-       "bf16": "16-bit, at most tokens/s", "four": "4-bit, at most tokens/s", "prompt": "Prompt of 2,048, at least ms"},
+       "bf16": "16-bit, at most tokens/s", "four": "4-bit, output layer in 16, at most tokens/s",
+       "file": "4-bit throughout, at most tokens/s", "prompt": "Prompt of 2,048, at least ms"},
       [{"gpu": card.label, "bandwidth": bandwidth(gpu) / 1e9, "peak": card.half, "balance": card.flop_per_byte,
-        "bf16": limit(gpu) if fits(gpu, 16) else "–", "four": limit(gpu, bits=4.5),
+        "bf16": limit(gpu) if fits(gpu, 16) else "–", "four": limit(gpu, bits=4.5), "file": limit_of_file(gpu),
         "prompt": 1e3 * prefill / (card.half * 1e12)} for gpu, card in CARDS.items()], kind="derived")
 derived("tokens/s", {
     "limit-4090": ("Most tokens/s of Llama-3.1-8B in bf16 on an RTX 4090 at batch 1, by its bandwidth",
@@ -602,7 +626,7 @@ def batch_limit(gpu, batch, tokens):
 
 def room_for(gpu, tokens):
     """Sequences of this length that fit beside the bf16 weights."""
-    return int(tokens_that_fit(EIGHT, 16, hardware.accelerator(gpu).get("memory")) // tokens)
+    return int((usable(gpu) - RESERVE - weight_bytes(EIGHT, 16)) // cache_bytes(EIGHT, tokens))
 
 
 batches = []
@@ -747,25 +771,24 @@ claim("draft-faster", "Speed with a draft of a tenth of the model that gets seve
 # ## Cost of a million tokens
 #
 # *GPU hours for a million tokens = 1e6 / (tokens/s x 3600)*; times your price of an hour. The
-# rows are the published rates above, so the batch is the only thing that changes.
+# rates are of one H100 and three engines, measured by GPUStack at the end of 2025. The more
+# requests at once, the cheaper a token, and the longer each of them waits for its first one.
 
 # %%
-def hours(rate):
-    return 1e6 / rate / 3600
-
-
-table("cost", "GPU hours for a million output tokens, Llama-3.1-8B in bf16, eager, at the published tokens/s",
-      {"gpu": "GPU", "batch": "Batch", "rate": "Tokens/s", "hours": "GPU hours for a million tokens"},
-      [{"gpu": CARDS[gpu].label, "batch": batch, "rate": rates[0], "hours": hours(rates[0])}
-       for gpu, rows in MEASURED.items() for batch, rates in rows.items()], kind="cited", source=BNB)
-for batch, least, most in ((1, 6, 7.5), (32, 0.2, 0.25)):
-    claim(f"hours-{batch}", f"H100 hours for a million tokens of Llama-3.1-8B in bf16, eager, batch {batch}",
-          hours(MEASURED["h100-sxm5"][batch][0]), "h", kind="cited", source=BNB, at_least=least, at_most=most)
-HOUR = 3  # USD, an example: put your own price here
-for batch, least, most in ((1, 18, 22), (32, 0.6, 0.75)):
-    claim(f"dollars-{batch}", f"Price of a million tokens of Llama-3.1-8B in bf16, eager, batch {batch}, at three "
-          "dollars for an H100 hour", HOUR * hours(MEASURED["h100-sxm5"][batch][0]), "USD", kind="cited", source=BNB,
-          at_least=least, at_most=most)
+STACK = "https://github.com/gpustack/gpustack/tree/47277d79f4a5bae12a2d25e9ecbed2a2177a5f2d/docs/performance-lab"
+SERVED = (  # model and weights, engine, requests at once, output tokens/s of all, mean ms to the first token
+    ("Qwen3-8B, bf16", "SGLang 0.5.3", 4, 525.59, 27.7), ("Qwen3-8B, fp8", "SGLang 0.5.3", 4, 657.83, 39.66),
+    ("Qwen3-8B, fp8, EAGLE-3", "SGLang 0.5.3", 4, 979.24, 50.7),
+    ("Qwen3-14B, bf16", "SGLang 0.5.5", 1000, 4043.89, 9230.85),
+    ("Qwen3-14B, fp8", "SGLang 0.5.5", 1000, 5019.64, 7320.6),
+    ("Qwen3-32B, bf16", "TensorRT-LLM 1.2.0rc1", 1000, 1280.04, 65281.52),
+    ("Qwen3-32B, fp8, chunked prefill", "TensorRT-LLM 1.2.0rc1", 1000, 2060.4, 31208.75),
+)
+table("cost", "GPU hours for a million output tokens on one H100, ShareGPT's conversations, measured by GPUStack, 2025",
+      {"model": "Model", "engine": "Engine", "requests": "Requests at once", "rate": "Tokens/s in all",
+       "first": "First token after, s", "hours": "GPU hours for a million tokens"},
+      [{"model": model, "engine": engine, "requests": requests, "rate": rate, "first": first / 1e3,
+        "hours": 1e6 / rate / 3600} for model, engine, requests, rate, first in SERVED], kind="cited", source=STACK)
 
 # %% [markdown]
 # ## What came out

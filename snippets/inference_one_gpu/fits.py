@@ -8,7 +8,7 @@ config = Qwen3Config(vocab_size=151936, hidden_size=4096, intermediate_size=1228
                      num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=False)
 
 # --8<-- [start:count]
-GPU, RESERVE = 24e9, 2e9  # your GPU's bytes; the reserve is for the prompt, the CUDA context and rounding
+GPU, RESERVE = 24 * 2**30, 2 * 2**30  # what nvidia-smi shows, in bytes; reserve: prompt, CUDA context, rounding
 
 with torch.device("meta"):  # shapes, no data
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)

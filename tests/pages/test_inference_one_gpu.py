@@ -31,6 +31,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     NVFP4Config,
+    QuantizedCache,
     Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -139,7 +140,7 @@ def said():
 @pytest.mark.parametrize(
     "name, says",
     [
-        ("inference_one_gpu/fits.py", "weights 15.3 GiB, cache of 8192 tokens 1.12 GiB: room for 4"),
+        ("inference_one_gpu/fits.py", "weights 15.3 GiB, cache of 8192 tokens 1.12 GiB: room for 5"),
         ("inference_one_gpu/load.py", "torch.bfloat16 sdpa"),
         ("inference_one_gpu/first_and_later.py", "% of the limit"),
         ("inference_one_gpu/static_cache.py", "48 tokens"),
@@ -381,6 +382,40 @@ def test_gpt_oss_runs_eager_and_reads_its_prompt_in_chunks():
         AutoModelForCausalLM.from_config(model.config, attn_implementation="sdpa")
     assert "kernels-community/vllm-flash-attn3" in model._compatible_flash_implementations
     assert "flash_attention_2" not in model._compatible_flash_implementations
+
+
+def test_flex_attention_takes_gpt_oss_and_a_cpu_refuses_its_sinks():
+    model = AutoModelForCausalLM.from_config(gpt_oss().config, attn_implementation="flex_attention")
+    told = raised(generate, model)
+    assert told[0] == "ValueError" and "Attention sinks cannot be run on CPU with flex attention" in told[1]
+
+
+def test_flash_attention_2_of_gpt_oss_becomes_a_kernel_with_sinks(said):
+    warning_once.cache_clear()
+    raised(AutoModelForCausalLM.from_config, gpt_oss().config, attn_implementation="flash_attention_2")
+    instead = "falling back to `kernels-community/vllm-flash-attn3` instead of `flash_attention_2`"
+    assert any(instead in line for line in said)
+
+
+def test_generate_batch_of_gpt_oss_gives_the_tokens_of_generate():
+    model = gpt_oss()
+    alone = model.generate(PROMPT, max_new_tokens=4, do_sample=False)
+    found, _ = batched(model, PROMPT[0].tolist(), do_sample=False)
+    [answer] = found.values()
+    assert not answer.error and answer.generated_tokens == alone[0, PROMPT.shape[1] :].tolist()
+
+
+def test_the_fp8_cache_makes_the_whole_history_anew_for_each_token():
+    """It keeps one byte for each number, and gives attention a copy of all of them in the model's dtype."""
+    model = llama().to(torch.bfloat16)
+    cache = QuantizedCache("fp8", model.config)
+    with torch.no_grad():
+        model(PROMPT, past_key_values=cache)
+        given = [cache.layers[0].update(*torch.zeros(2, 1, 2, 1, 32, dtype=torch.bfloat16))[0] for _ in range(2)]
+    kept = cache.layers[0]._quantized_keys[0]
+    assert (kept.dtype, kept.shape[-2]) == (torch.float8_e4m3fn, 34)
+    assert [(keys.dtype, keys.shape[-2]) for keys in given] == [(torch.bfloat16, 33), (torch.bfloat16, 34)]
+    assert given[0].data_ptr() != given[1].data_ptr()
 
 
 def test_scores_of_gpt_oss_take_8_gib_at_8192_tokens():
