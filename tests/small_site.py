@@ -153,7 +153,7 @@ SORTED = """# Sorted
 | Method | Time of a step |
 |---|---|
 | Half the time | 0.5x the time |
-| None | not measured yet |
+| None | not tried |
 | Thrice the speed | 3x the speed |
 | Slower | 1.25x the time |
 

@@ -23,7 +23,7 @@
     const often = name => rows.filter(row => values.get(row)[0] === name).length
     table.tBodies[0].append(...rows.sort((a, b) => {
       const [[what, x], [other, y]] = [values.get(a), values.get(b)]
-      if (isNaN(x) !== isNaN(y)) return isNaN(x) ? 1 : -1 // "not measured yet" comes last, in both directions
+      if (isNaN(x) !== isNaN(y)) return isNaN(x) ? 1 : -1 // what is no number comes last, in both directions
       if (isNaN(x)) return direction * a.cells[column].innerText.localeCompare(b.cells[column].innerText)
       return what === other ? direction * (x - y) : often(other) - often(what) || what.localeCompare(other) // never % among GiB
     }))

@@ -46,7 +46,7 @@ class Context:
         """[(record, entry)] of a claim or a table, the newest first. An entry that earlier code measured has the key "stale",
         the day of its run. A name that no record has raises LookupError."""
         return [
-            (record, entry | ({"stale": record.date} if (collection, name) in self.stale[record.path] else {}))
+            (record, entry | ({"stale": record.date} if (collection, name) in self.stale.get(record.path, ()) else {}))
             for record, entry in find(self.records, notebook, name, collection)
         ]
 
@@ -119,7 +119,9 @@ class Context:
         first = next(filter(has_value, map(found.get, [*self.offered, *asked])), None)
         if len(found) < 2:
             return {"": first}
-        found = {name: entry if has_value(entry) or entry and not where else first for name, entry in found.items()}
+        found = {
+            name: entry if has_value(entry) or entry and not where else first or entry for name, entry in found.items()
+        }
         offered = self.offered or self.machines
         return {"": first} | {name: found.get(name, first) if name in offered else first for name in self.machines}
 

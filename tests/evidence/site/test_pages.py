@@ -59,7 +59,7 @@ class TestClaimInASentence:
         page = render(SPEED)
         assert page.find("button")["title"] == "Test CPU 2 cores"
         opened = " ".join(page.find(id="claim-tiny-step-speed").text.split())
-        assert "2.3x on Test CPU 2 cores; 5 repeats of 0.1 to 0.2 s" in opened
+        assert "2.3x on Test CPU 2 cores; 5 repeats of one side of the ratio: 0.1 s to 0.2 s" in opened
 
     def test_each_machine_has_its_own_sentence_and_bound_where_they_are_not_the_same(self, gpu):
         def paragraphs():
@@ -91,13 +91,27 @@ class TestClaimInASentence:
         assert seen == {"rtx-4090": "1.9x (1.6–2.3)", "t4": "no clear change", "v100": "does not apply"}
         assert shown(page.find("button")) == "1.9x (1.6–2.3)", "the first until the reader has chosen"
 
-    def test_a_predicted_one_is_of_the_gpu_that_the_header_names_also_where_that_gpu_has_none(self, repository):
+    def test_a_page_opens_on_a_gpu_that_its_figures_are_predicted_for(self, repository):
         def none_on_the_first(data):
             add_prediction(data)
             data["claims"]["bf16-speed"]["on"]["rtx-4090"] = {"label": "RTX 4090", "because": "it does not fit"}
 
         repository.change_record(none_on_the_first, repository.exact)
-        assert shown(render("[[tiny:bf16-speed]]").find("button")) == "does not apply"
+        page = render("# Title\n\n[[tiny:bf16-speed]]")
+        assert shown(page.find("button")) == "no clear change"
+        assert page.select_one(".verified")["data-gpus"].split()[-1] == "v100", "GPUs without a figure come last"
+        assert "predicted for T4" in shown(page.select_one(".verified")), "also on paper and without scripts"
+
+    def test_a_gpu_that_one_of_the_figures_lacks_is_shown_another_with_its_name(self, repository):
+        def lacks_t4(data):
+            add_prediction(data)
+            data["claims"]["other-speed"] = data["claims"]["bf16-speed"] | {
+                "on": {"rtx-4090": data["claims"]["bf16-speed"]["on"]["rtx-4090"]}
+            }
+
+        repository.change_record(lacks_t4, repository.exact)
+        button = render("[[tiny:bf16-speed]] [[tiny:other-speed]]").select("button")[1]
+        assert [shown(part) for part in button.select("[data-for~=t4]")] == ["1.9x (1.6–2.3) (RTX 4090)"]
 
     def test_a_measured_one_and_a_traced_ratio_have_two_digits_and_the_popover_has_the_third(self, repository):
         repository.change_record(lambda data: data["claims"]["step-speed"].update(value=2.347))
@@ -138,11 +152,13 @@ class TestClaimInASentence:
         other = page.find(id="claim-tiny-step-speed").select_one("[data-on~=other-cpu-2core]")
         assert "does not apply, because this machine cannot on Other CPU 2 corestorch" in " ".join(other.text.split())
 
-    def test_a_figure_whose_record_is_stale_is_shown_nowhere(self, repository):
-        repository.edit(repository.source, "peak = 12.5", "peak = 12.0 + 0.5")
-        page = render(f"[[tiny:peak-memory]] {SPEED}\n\n{block('table', table='tiny:by-batch')}\n\n```ledger\n```")
-        assert [button.text for button in page.select("button")] == ["not measured yet"] * 2
-        assert not re.search(r"12\.5|2\.3", page.text)
+    def test_one_whose_code_has_changed_since_its_run_is_shown_with_the_day_of_that_run(self, repository):
+        repository.change_record(lambda data: data.update(date="2026-01-02"))
+        repository.edit(repository.source, '2.3, "x"', '2.30, "x"')
+        page = render(f"[[tiny:peak-memory]] {SPEED}")
+        assert [button.text for button in page.select("button")] == ["12.5\u00a0GiB", "2.3x (run of 2026-01-02)"]
+        assert "The code of this figure has changed since its run." in page.find(id="claim-tiny-step-speed").text
+        assert "has changed" not in page.find(id="claim-tiny-peak-memory").text
 
 
 class TestWhichMachine:
@@ -189,18 +205,18 @@ class TestWhichMachine:
     def test_where_no_cpu_has_the_figure_it_does_not_apply_to_the_one_chosen(self, repository):
         repository.record_of_another_machine(change=speed(None))
         repository.change_record(speed(None))
-        assert set(on_each_machine("[[tiny:step-speed@cpu]]").values()) == {"does not apply"}
+        assert render("[[tiny:step-speed@cpu]]").find("button").text == "does not apply"
 
     def test_without_a_record_of_a_gpu_it_says_so_and_shows_no_other_value(self, repository):
         button = render("[[tiny:step-speed@gpu]]").find("button")
-        assert button.text == "not measured yet" and "claim-open" in button["class"]
+        assert button.text == "does not apply" and "claim-open" in button["class"]
 
-    def test_a_machine_without_the_claim_says_not_measured_and_never_another_value(self, gpu):
+    def test_a_machine_without_the_claim_shows_that_of_another_with_its_name(self, gpu):
         gpu.change_record(add_table)
         gpu.change_record(lambda data: data["claims"].pop("step-speed"))
         page = render(f"{SPEED}\n\n{block('table', table='tiny:by-size')}")
-        assert on(page.find("button"), "test-cpu-2core") == ["not measured yet"]
-        assert on(page, "nvidia-x")[1] == "Not measured yet on this machine: tiny:by-size."
+        assert on(page.find("button"), "test-cpu-2core") == ["7.5x (NVIDIA X)"]
+        assert "on Test CPU 2 cores" in shown(page.select_one(".evidence-caption")), "a table's caption names its machine"
 
     def test_a_measured_table_and_chart_stand_there_for_every_machine(self, repository):
         repository.change_record(add_table)
@@ -241,11 +257,6 @@ class TestWhichMachine:
     def test_what_a_figure_opens_is_of_the_machine_shown_and_of_no_other(self, gpu):
         opened = render(SPEED).find(id="claim-tiny-step-speed")
         assert "7.5x" in shown(opened) and "Test CPU" not in shown(opened)
-        gpu.change_record(add_table)
-        gpu.change_record(lambda data: data["claims"].pop("step-speed"))
-        page = render(f"{SPEED}\n\n{block('table', table='tiny:by-size')}")
-        of_cpu = page.find(id="claim-tiny-step-speed").select_one("[data-on~=test-cpu-2core]")
-        assert of_cpu.text.strip() == "Not measured yet on this machine."
 
     def test_machines_stand_in_the_order_in_which_they_are_shown(self, gpu):
         gpu.record_of_another_machine(cpu="Older", date="2026-01-01")
