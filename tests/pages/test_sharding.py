@@ -33,6 +33,7 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
+from transformers.distributed import consolidate_distributed_checkpoint
 from transformers.distributed.fsdp import is_fsdp_managed_module
 from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 from transformers.training_args import OptimizerNames
@@ -240,6 +241,16 @@ def test_with_a_number_layers_are_gathered_by_all_ranks_in_forward_and_inside_sm
     counted = run_ranks(program, processes=4, timeout=600).stdout[0].splitlines()
     assert "all-gather in groups of 4 x 4" in counted  # three layers and the root
     assert "all-gather in groups of 2 x 3" in counted  # the layers again
+
+
+def test_shards_that_save_pretrained_wrote_become_one_checkpoint_in_one_process(tmp_path):
+    AutoModelForCausalLM.from_config(TINY).save_pretrained(tmp_path / "model")
+    run_ranks(Path(__file__).parent / "ranks" / "save_shards.py", timeout=600, folder=tmp_path)
+    consolidate_distributed_checkpoint(tmp_path / "shards", tmp_path / "merged")
+    TINY.save_pretrained(tmp_path / "merged")
+    merged, whole = (AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict() for name in ("merged", "model"))
+    assert merged.keys() == whole.keys()
+    assert all(torch.equal(merged[name], whole[name]) for name in whole)
 
 
 def test_checkpointing_in_fsdp_config_gives_wrong_gradients_with_dropout_and_the_argument_right_ones():
