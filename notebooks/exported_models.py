@@ -125,7 +125,8 @@ mask = torch.ones_like(ids)
 #
 # The export leaves batch and length free. ONNX Runtime's `quantize_dynamic`
 # before 1.32 stops at shapes that the exporter has noted for weights; without
-# these notes it works. OpenVINO computes in bf16 by itself where the CPU has it,
+# these notes it works. `per_channel=True` gives the weights of each output a scale.
+# OpenVINO computes in bf16 by itself where the CPU has it,
 # so its precision is named here.
 
 # %%
@@ -141,7 +142,7 @@ def to_int8(path):
     del graph.graph.value_info[:]
     plain, small = f"plain_{path}", f"int8_{path}"
     onnx.save(graph, plain)
-    quantize_dynamic(plain, small, weight_type=QuantType.QInt8)
+    quantize_dynamic(plain, small, weight_type=QuantType.QInt8, per_channel=True)
     return small
 
 
@@ -357,7 +358,7 @@ table("embeddings", f"all-MiniLM-L6-v2, embeddings of {len(batches)} paragraphs 
 
 # %% tags=["measures"]
 for key, (least_cosine, least_same) in {
-    "bf16": (0.999, 90), "int8": (0.85, 50), "onnx": (0.99999, 99), "onnx-int8": (0.85, 50), "openvino": (0.9999, 99),
+    "bf16": (0.999, 90), "int8": (0.85, 50), "onnx": (0.99999, 99), "onnx-int8": (0.97, 75), "openvino": (0.9999, 99),
     "openvino-bf16": (0.999, 90),
 }.items():
     has = key in vectors
