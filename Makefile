@@ -38,7 +38,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks exact record verify add summary pair fit addresses install lock clean
+.PHONY: help serve site check test audit notebooks exact record verify add summary pair fit addresses install lock clean ready browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -59,10 +59,17 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python -m evidence check
 
-test: $(TEST) $(OWN) check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
+test: ready $(TEST) $(OWN) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-audit: $(TEST) $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
+# Before anything is downloaded: a run that must fail after ten minutes says so in the first seconds.
+ready: $(VENV)/bin/python
+	@$(BIN)/python -m evidence.ready
+
+browser: $(TEST)
+	@$(BIN)/python -m evidence.ready fetch
+
+audit: $(TEST) browser $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
 	@$(BIN)/python -m evidence audit --runs $(LIGHTHOUSE_RUNS) $(PAGES)
 
 # One at a time: they measure.

@@ -7,8 +7,11 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+import evidence.ready
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -134,3 +137,23 @@ def test_a_python_without_its_venv_module_is_told_what_to_install(tmp_path):
 def test_a_record_is_summed_up_for_the_summary_of_a_job():
     planned = make("--dry-run", "summary", COMMIT="abc", GITHUB_STEP_SUMMARY="/tmp/x").stdout
     assert planned.strip() == ".venv/bin/python -m evidence summary abc >> ${GITHUB_STEP_SUMMARY:-/dev/stdout}"
+
+
+def ready(**environment):
+    """What `make test` asks first, on a machine without a browser on its path."""
+    command = [sys.executable, "-m", "evidence.ready"]
+    kept = {"PATH": "/nonexistent", "HOME": "/nonexistent", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, timeout=60)
+
+
+def test_a_machine_without_a_browser_and_without_its_download_is_told_before_anything_is_installed():
+    done = ready(https_proxy="http://127.0.0.1:9")
+    assert done.returncode == 1 and "there is no Chromium here" in done.stderr and "apt-get install chromium" in done.stderr
+    assert ready(https_proxy="http://127.0.0.1:9", CHROMIUM=sys.executable).returncode == 0
+    assert "CHROMIUM=chromum is no program" in ready(CHROMIUM="chromum").stderr
+
+
+def test_too_little_room_is_told_before_anything_is_installed(monkeypatch, capsys):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=5e9))
+    assert evidence.ready.main([]) == 1
+    assert "has 5 GB free, and a whole run needs" in capsys.readouterr().err

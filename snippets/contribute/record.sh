@@ -1,1 +1,2 @@
-make record NOTEBOOKS=memory_anatomy
+make exact NOTEBOOKS=memory_anatomy   # what is derived, traced, predicted, cited
+make record NOTEBOOKS=memory_anatomy  # and what is measured

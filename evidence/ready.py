@@ -1,0 +1,90 @@
+"""Whether this machine can run `make test`, asked before anything is downloaded. Imports nothing but the standard library.
+
+`python -m evidence.ready` looks for a browser and for room on the disk; with `fetch`, once playwright is installed, it brings the
+browser where there is none.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from .problems import Problem
+from .site.browser import INSTALL, NAMES
+
+ENVIRONMENTS, RUN = 9, 15  # GB that .venv and the files of a whole run take
+FROM = "https://cdn.playwright.dev"  # where `playwright install chromium` downloads from
+SECONDS = 4
+
+
+def check():
+    """Raises Problem where a run would fail after minutes for a reason that can be seen now."""
+    _room()
+    if not browser() and not _answers(FROM):
+        raise Problem("make test", f"there is no Chromium here, and {FROM} does not answer", INSTALL)
+
+
+def fetch():
+    """Brings playwright's own Chromium where the machine has none."""
+    if browser():
+        return
+    print("Downloading a Chromium for the tests of the built site: 170 MB")
+    if subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"]).returncode:
+        raise Problem("make test", "the download of Chromium failed (see above)", INSTALL)
+
+
+def browser():
+    """A Chromium: the one that CHROMIUM names, one on PATH, or playwright's own; None where there is none."""
+    if named := os.environ.get("CHROMIUM"):
+        if not shutil.which(named):
+            raise Problem("make test", f"CHROMIUM={named} is no program", INSTALL)
+        return shutil.which(named)
+    return next(filter(None, map(shutil.which, NAMES)), None) or _own()
+
+
+def _own():
+    """Playwright's own browser, where `playwright install` puts it."""
+    homes = {"darwin": "Library/Caches/ms-playwright", "win32": "AppData/Local/ms-playwright"}
+    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    folder = Path(given) if given else Path.home() / homes.get(sys.platform, ".cache/ms-playwright")
+    return next(folder.glob("chromium*-*/*"), None)
+
+
+def _room():
+    here, scratch = Path.cwd(), Path(tempfile.gettempdir())
+    needs = {here: 0 if Path(".venv/test.stamp").exists() else ENVIRONMENTS, scratch: RUN}
+    if here.stat().st_dev == scratch.stat().st_dev:
+        needs = {scratch: sum(needs.values())}
+    for folder, needed in needs.items():
+        free = shutil.disk_usage(folder).free / 1e9
+        if free < needed:
+            what = f"{folder} has {free:.0f} GB free, and a whole run needs {needed}"
+            raise Problem("make test", what, "make room, or TMPDIR=/a/larger/disk make test")
+
+
+def _answers(address):
+    try:
+        urllib.request.urlopen(address, timeout=SECONDS).close()
+    except urllib.error.HTTPError:
+        return True  # it answers
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def main(arguments=None):
+    asked = sys.argv[1:] if arguments is None else arguments
+    try:
+        fetch() if asked == ["fetch"] else check()
+    except Problem as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
