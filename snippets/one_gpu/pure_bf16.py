@@ -15,6 +15,8 @@ model = model.to(torch.bfloat16)  # a checkpoint: from_pretrained(..., dtype=tor
 arguments = TrainingArguments(
     "out", max_steps=4, save_strategy="no", use_cpu=not gpu,
     per_device_train_batch_size=8,
+    optim="adamw_torch_8bit" if gpu else "adamw_torch_fused",  # torchao's, compiled in the first step
+    optim_args="bf16_stochastic_round=True" if gpu else None,  # plain rounding loses small updates
 )
 # --8<-- [end:arguments]
 
