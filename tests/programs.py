@@ -1,7 +1,8 @@
 """Runs the programs that the pages show, as a reader runs them.
 
 Each run is a fresh `python`, `torchrun` or `bash` on an unaltered copy of the file, in an empty folder, with a reader's
-environment. The tests of a session share the output of a run, across the workers of pytest-xdist too.
+environment. The tests of a session share the output of a run, across the workers of pytest-xdist too. Programs that train or
+generate are watched meanwhile: watched.py lists them.
 """
 
 import contextlib
@@ -20,9 +21,11 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
+from watched import COMPILED, WATCHED
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets"
+WATCHER = ROOT / "tests" / "watcher"
 LAST_LINES = 25
 # What a login shell has. All else is of pytest, or of whoever started it: PYTHONPATH, OMP_NUM_THREADS and so on.
 KEPT = {"HOME", "LANG", "LC_ALL", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
@@ -43,6 +46,7 @@ class Run(Output):
     returncode: int  # None: it was killed when its time was up
     folder: Path
     ranks: list  # of Output; a program of one process has one
+    seen: list  # the events that tests/watcher/sitecustomize.py describes, of a program that watched.py lists
 
 
 def run(name, *arguments, processes=1, torchrun=None, timeout=600, environment=None, beside=(), files=None, start=None,
@@ -133,12 +137,13 @@ def _contents(folder):
 
 
 def _run(place, name, arguments, processes, torchrun, timeout, environment, beside, files, start, stand_ins):
-    folder, logs, commands = place / "folder", place / "logs", place / "commands"
+    folder, logs, commands, seen = place / "folder", place / "logs", place / "commands", place / "seen"
     shutil.rmtree(folder, ignore_errors=True)
     if start:
         shutil.copytree(start, folder)
     folder.mkdir(exist_ok=True)
     commands.mkdir(exist_ok=True)
+    seen.mkdir(exist_ok=True)
     for each, script in stand_ins.items():
         (commands / each).write_text(f"#!/usr/bin/env bash\n{script}\n")
         (commands / each).chmod(0o755)
@@ -151,8 +156,12 @@ def _run(place, name, arguments, processes, torchrun, timeout, environment, besi
     if torchrun:
         split = ["--log-dir", str(logs), "--redirects", "3"]  # each rank's output in a file
         command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), *split, program, *arguments]
+    around = _environment(name, environment, commands)
+    if WATCHED & {name, *beside}:
+        around |= {"WATCH_TO": str(seen), "WATCH_MODELS": str(int(not COMPILED & {name, *beside}))}
+        around["PYTHONPATH"] = os.pathsep.join(filter(None, [str(WATCHER), around.get("PYTHONPATH")]))
     with open(place / "stdout", "w+") as stdout, open(place / "stderr", "w+") as stderr:
-        job = subprocess.Popen(command, cwd=folder, env=_environment(name, environment, commands), stdin=subprocess.DEVNULL,
+        job = subprocess.Popen(command, cwd=folder, env=around, stdin=subprocess.DEVNULL,
                                stdout=stdout, stderr=stderr, start_new_session=True)  # fmt: skip
         try:
             job.wait(timeout)
@@ -167,7 +176,8 @@ def _run(place, name, arguments, processes, torchrun, timeout, environment, besi
     if torchrun:
         ranks = [Output(_log(logs, rank, "stdout"), _log(logs, rank, "stderr")) for rank in range(processes)]
         out, err = "".join(rank.stdout for rank in ranks) + out, "".join(rank.stderr for rank in ranks) + err
-    return Run(out, err, returncode, folder, ranks)
+    lines = [line for path in sorted(seen.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return Run(out, err, returncode, folder, ranks, [json.loads(line) for line in lines])
 
 
 def _environment(name, more, commands):

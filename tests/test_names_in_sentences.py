@@ -46,7 +46,14 @@ PASSED_ON = {
     "compile": {"dynamic", "jit_compile", "optimizer"},  # torch.compile; the last two: Keras
     "encode": {"pool"},  # of sentence-transformers
     "predict": {"pool"},  # the same
-    "from_pretrained": {"dtype", "use_kernels", "tp_plan", "from_tf", "from_flax", "torch_dtype"},  # the last three: named as gone
+    "from_pretrained": {
+        "dtype",
+        "use_kernels",
+        "tp_plan",
+        "from_tf",
+        "from_flax",
+        "torch_dtype",
+    },  # the last three: named as gone
     "generate": {"num_return_sequences", "num_beams", "max_new_tokens", "do_sample"},  # GenerationConfig
     "load_dataset": {"columns", "batch_size", "fragment_scan_options"},  # the builder of Parquet files
     "save_pretrained": {"path_initial_model_for_weight_conversion", "save_embedding_layers"},  # those of peft
@@ -65,7 +72,9 @@ def pages():
     """[(file:line, code)] of all pages."""
     files = sorted((ROOT / "docs").rglob("*.md"))
     return [
-        (f"{path.relative_to(ROOT).as_posix()}:{line}", code) for path in files for line, code in sentences(path.read_text())
+        (f"{path.relative_to(ROOT).as_posix()}:{line}", code)
+        for path in files
+        for line, code in sentences(path.read_text())
     ]
 
 
@@ -147,7 +156,11 @@ def wrong_keywords(code):
             name = ast.unparse(call.func)
             last, known = name.rpartition(".")[2], called(name)
             for keyword in (each.arg for each in call.keywords if each.arg):
-                if known and keyword not in PASSED_ON.get(last, ()) and not any(accepts(each, keyword) for each in known):
+                if (
+                    known
+                    and keyword not in PASSED_ON.get(last, ())
+                    and not any(accepts(each, keyword) for each in known)
+                ):
                     yield last, keyword
 
 
@@ -205,7 +218,9 @@ def unknown_on_pages():
     return unknown(pages())
 
 
-def test_every_argument_option_and_variable_in_a_sentence_is_known_to_what_is_installed_or_listed_elsewhere(unknown_on_pages):
+def test_every_argument_option_and_variable_in_a_sentence_is_known_to_what_is_installed_or_listed_elsewhere(
+    unknown_on_pages,
+):
     fix = "Fix: correct it, or list it in tests/data/names_elsewhere.yml under the program it is of"
     fail_with([
         f"{where[0]}: nothing installed knows {word}. {fix}"
@@ -216,7 +231,12 @@ def test_every_argument_option_and_variable_in_a_sentence_is_known_to_what_is_in
 def test_no_name_is_listed_that_no_page_has_or_that_is_installed(unknown_on_pages):
     dotted = {name for _, code in pages() for name in wrong_dotted(code)}
     stale = elsewhere().keys() - unknown_on_pages.keys() - dotted
-    fail_with([f"tests/data/names_elsewhere.yml: {name} is on no page, or installed. Fix: take it out" for name in sorted(stale)])
+    fail_with(
+        [
+            f"tests/data/names_elsewhere.yml: {name} is on no page, or installed. Fix: take it out"
+            for name in sorted(stale)
+        ]
+    )
 
 
 # What the checks find
@@ -231,5 +251,7 @@ def test_a_misspelt_name_keyword_option_and_variable_in_a_sentence_are_found_wit
     )
     found = sentences(text)
     assert [(line, name) for line, code in found for name in wrong_dotted(code)] == [(1, "torch.nn.Linaer")]
-    assert [(line, *wrong) for line, code in found for wrong in wrong_keywords(code)] == [(5, "TrainingArguments", "max_step")]
+    assert [(line, *wrong) for line, code in found for wrong in wrong_keywords(code)] == [
+        (5, "TrainingArguments", "max_step")
+    ]
     assert unknown(found) == {"--nproc-per-nod": [6], "TORCH_COMPILE_DEBUGG": [6], "max_grad_nrom": [6]}

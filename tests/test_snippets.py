@@ -131,7 +131,11 @@ KNOWN = [
     ("hyperparameter_search/ray_search.py", "`ray`", "Ray is not among the tests' packages"),
     ("hyperparameter_search/ray_search.py", "`ray.tune.schedulers`", "the same"),
     *[
-        (file, f"`{module}`", "JAX has an environment apart, where the program is run; task and collectives lie beside it")
+        (
+            file,
+            f"`{module}`",
+            "JAX has an environment apart, where the program is run; task and collectives lie beside it",
+        )
         for file, modules in {
             "tpu/check_tpu.py": ["jax"],
             "tpu/control_flow.py": ["jax", "jax.numpy"],
@@ -441,14 +445,17 @@ def failed(stderr, ranks=1, torchrun=""):
     outputs = [
         Output("", stderr if rank == ranks - 1 else "RuntimeError: Connection closed by peer") for rank in range(ranks)
     ]
-    return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs)).splitlines()[0]
+    return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs, [])).splitlines()[0]
 
 
 ENDS_ITS_GROUP = [
     path
     for path in sorted(SNIPPETS.rglob("*.py"))
     if re.search(r"destroy_process_group|end_training", path.read_text())
-    and path != SNIPPETS / "launching" / "train.py"  # its barrier is freed with the function that trains, long before Python ends
+    and path
+    != SNIPPETS
+    / "launching"
+    / "train.py"  # its barrier is freed with the function that trains, long before Python ends
 ]
 
 
@@ -477,5 +484,5 @@ def test_a_failure_on_several_ranks_is_that_of_the_rank_that_failed_first():
 
 
 def test_a_failure_of_a_shell_program_names_its_line():
-    first = failure("guide/x.sh", Run("", "", 127, Path(), [Output("", "x.sh: line 3: sky: command not found\n")]))
+    first = failure("guide/x.sh", Run("", "", 127, Path(), [Output("", "x.sh: line 3: sky: command not found\n")], []))
     assert first.startswith("snippets/guide/x.sh:3: sky: command not found\n")
