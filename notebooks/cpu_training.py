@@ -688,19 +688,10 @@ def adamw_step(first_moment, flush=False):
     return step, moment
 
 
-def share_of_denormals(moment):
-    return ((moment != 0) & (moment.abs() < torch.finfo(torch.float32).tiny)).float().mean().item()
-
-
-# %% [markdown]
-# A CPU that computes with denormals at full speed has no figure here. That the two steps
-# differ in their moments is checked, or a step could be compared with itself.
-
-# %% tags=["measures"]
 made = {"normal": adamw_step(1e-20), "denormal": adamw_step(1e-40), "flushed": adamw_step(1e-40, True)}
 timings = interleaved({name: step for name, (step, _) in made.items()})
-compared = {name: share_of_denormals(moment) for name, (_, moment) in made.items()}
-assert (compared["normal"], compared["denormal"]) == (0, 1), compared
+largest = {name: moment.max().item() for name, (_, moment) in made.items()}  # no step is compared with itself:
+assert largest["normal"] > torch.finfo(torch.float32).tiny > largest["denormal"] > 0, largest
 slower = timings["denormal"].best / timings["normal"].best
 AT_SPEED = "this CPU takes no longer for denormals" if slower < 1.5 else None
 CANNOT = None if torch.set_flush_denormal(False) else "this CPU cannot flush denormals"
