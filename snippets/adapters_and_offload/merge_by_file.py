@@ -15,7 +15,6 @@ if settings["peft_type"] != "LORA" or settings.get("use_dora") or settings.get("
     sys.exit("only plain LoRA is a sum of two factors: take merge_and_unload")
 
 # --8<-- [start:merge]
-scale = settings["lora_alpha"] / (settings["r"] ** 0.5 if settings.get("use_rslora") else settings["r"])
 factors = {name.removeprefix("base_model.model."): f for name, f in load_file(adapter / "adapter_model.safetensors").items()}
 shutil.copytree(checkpoint, merged, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", ".*"))  # configuration, tokenizer
 for file in sorted(checkpoint.glob("*.safetensors")):
@@ -24,6 +23,7 @@ for file in sorted(checkpoint.glob("*.safetensors")):
         layer = name.removesuffix(".weight")
         if f"{layer}.lora_A.weight" in factors:
             a, b = factors.pop(f"{layer}.lora_A.weight"), factors.pop(f"{layer}.lora_B.weight")
+            scale = settings["lora_alpha"] / (len(a) ** 0.5 if settings.get("use_rslora") else len(a))  # by this layer's rank
             tensors[name] = (weight.float() + scale * b.float() @ a.float()).to(weight.dtype)
     save_file(tensors, merged / file.name, metadata={"format": "pt"})
 if factors:

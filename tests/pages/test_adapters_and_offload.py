@@ -552,7 +552,7 @@ def test_whole_copies_keep_the_dtype_of_the_model_while_adapters_become_fp32():
     assert {dtype for name, dtype in trained.items() if "lora_" in name} == {torch.float32}
 
 
-@pytest.mark.parametrize("more", [{}, {"use_rslora": True}])
+@pytest.mark.parametrize("more", [{"rank_pattern": {"up_proj": 2}}, {"use_rslora": True}])
 def test_merging_file_by_file_gives_the_weights_of_peft(more, tmp_path):
     base = small().to(torch.bfloat16)
     base.save_pretrained(tmp_path / "base", max_shard_size="200KB")
