@@ -516,7 +516,8 @@ for name, sentence, value, least, most in (
 def tokens_per_second(nodes, strategy, accumulation):
     where = {"nodes": nodes, "network": "100 GbE"} if nodes > 1 else {}
     alone = "FSDP2" if nodes == 1 else strategy  # on one node HSDP is FSDP2
-    (option,) = plan("qwen2.5-32b", "H200 141GB", 8 * nodes, length=4096, accumulation=accumulation, only=alone, **where)
+    (option,) = plan("qwen2.5-32b", "H200 141GB", 8 * nodes, length=4096, accumulation=accumulation, only=alone,
+                     **where)
     assert option.fits
     return option.prediction.tokens_per_second
 
@@ -524,7 +525,8 @@ def tokens_per_second(nodes, strategy, accumulation):
 NODES = [1, 2, 4, 8]
 CURVES = {"fsdp1": ("FSDP2", 1), "hsdp1": ("HSDP", 1), "fsdp8": ("FSDP2", 8), "hsdp8": ("HSDP", 8)}
 curves = {key: [tokens_per_second(nodes, *what) for nodes in NODES] for key, what in CURVES.items()}
-table("slow-nodes", "Tokens per second of all nodes together, Qwen 32B in mixed precision, predicted, one 100 GbE adapter per node",
+table("slow-nodes", "Tokens per second of all nodes together, Qwen 32B in mixed precision, predicted, one 100 GbE "
+      "adapter per node",
       {"nodes": "Nodes of 8 x H200", "fsdp1": "FSDP2, 1 micro-batch, tokens/s",
        "hsdp1": "HSDP, 1 micro-batch, tokens/s",
        "fsdp8": "FSDP2, 8 micro-batches, tokens/s", "hsdp8": "HSDP, 8 micro-batches, tokens/s"},

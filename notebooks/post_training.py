@@ -75,7 +75,9 @@ start("post_training")
 #
 # An 8B Llama with checkpointing, and without whole logits: TRL computes the log-probabilities
 # in chunks. A micro-batch is one conversation of 2,048 tokens in SFT, one *pair* of them in
-# DPO, and eight answers of one group, 1,024 tokens each with the prompt, in GRPO.
+# DPO, and eight answers of one group, 1,024 tokens each with the prompt, in GRPO. An update
+# has as many micro-batches as in the programs of the page: gradients stand beside the
+# activations from the second one on.
 #
 # Five ways to keep the model:
 #
@@ -93,13 +95,15 @@ LORA = SMALL | dict(rank=16, targets="all linear")
 MIXED = dict(weights="float32", autocast="bfloat16")
 WAYS = {"full, fp32": SMALL | MIXED, "full, bf16": SMALL, "LoRA, fp32": LORA | MIXED, "LoRA, bf16": LORA,
         "QLoRA": LORA | dict(four_bit=True)}
-MICRO = {"SFT": (1, 2048), "DPO": (2, 2048), "GRPO": (8, 1024)}  # sequences of a micro-batch, tokens of each
+# Sequences of a micro-batch, tokens of each, micro-batches of an update.
+MICRO = {"SFT": (1, 2048, 16), "DPO": (2, 2048, 16), "GRPO": (8, 1024, 8)}
 
 
 def step(method, way, gpu="h100-sxm5"):
-    sequences, tokens = MICRO[method]
+    sequences, tokens, micro_batches = MICRO[method]
     precision = "amp_bf16" if way.endswith("fp32") else "bf16"
-    return answer(Workload(MODEL, sequences, tokens, **WAYS[way]), Setting(gpu=gpu, precision=precision))
+    return answer(Workload(MODEL, sequences, tokens, **WAYS[way]),
+                  Setting(gpu=gpu, precision=precision, accumulation=micro_batches))
 
 
 needed = {(method, way): step(method, way).needed.expected / GiB for method in MICRO for way in WAYS}

@@ -33,8 +33,7 @@ micro_batches = ids[rank::world].chunk(2)
 # --8<-- [start:step]
 for step in range(4):
     total = torch.zeros((), device=mesh.device_type)
-    for number, batch in enumerate(micro_batches, 1):
-        model.set_requires_gradient_sync(number == len(micro_batches))  # reduce-scatter once per step
+    for batch in micro_batches:  # each reduces its gradients, so that they stay in shards
         loss = model(input_ids=batch, labels=batch).loss / len(micro_batches)
         loss.backward()
         total += loss.detach()
