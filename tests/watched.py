@@ -157,10 +157,7 @@ GENERATE = [
     *[Shows(f"{page}/caches.py", greedy=0.9) for page in ("inference_one_gpu", "cpu_inference")],  # some caches round
     Shows("inference_one_gpu/static_cache.py", greedy=1, compiled=True),
     *[Shows(f"cpu_inference/{name}.py", greedy=1) for name in ("batches", "first_token", "precision", "speculative")],
-    *[
-        Shows(f"inference_many_gpus/{name}.py", how=TWO | {"torchrun": True}, greedy=1)
-        for name in ("tensor_parallel", "experts")
-    ],
+    Shows("inference_many_gpus/experts.py", how=TWO | {"torchrun": True}, greedy=1),
 ]  # fmt: skip
 EVALUATE = [
     Shows("own_loop/evaluation.py"),
