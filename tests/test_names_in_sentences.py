@@ -244,13 +244,13 @@ def test_no_name_is_listed_that_no_page_has_or_that_is_installed(unknown_on_page
 
 def test_a_misspelt_name_keyword_option_and_variable_in_a_sentence_are_found_with_their_lines():
     text = (
-        "Set `torch.nn.Linaer` or `torch.cuda.max_memory_allocated()`.\n"
+        "Set `torch.nn.Lineal` or `torch.cuda.max_memory_allocated()`.\n"
         "```python\nnothing.here(is_read=1)\n```\n"
         "`TrainingArguments(max_step=4)`, `from_pretrained(..., dtype=torch.bfloat16)`, `DataLoader(pin_memory=True)`\n"
         "`--nproc-per-nod 2`, `--nproc-per-node 2`, `TORCH_COMPILE_DEBUGG=1`, `max_grad_nrom=1`, `max_grad_norm=1`\n"
     )
     found = sentences(text)
-    assert [(line, name) for line, code in found for name in wrong_dotted(code)] == [(1, "torch.nn.Linaer")]
+    assert [(line, name) for line, code in found for name in wrong_dotted(code)] == [(1, "torch.nn.Lineal")]
     assert [(line, *wrong) for line, code in found for wrong in wrong_keywords(code)] == [
         (5, "TrainingArguments", "max_step")
     ]

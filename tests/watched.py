@@ -83,7 +83,7 @@ TRAIN = [
     trainer("attention_and_loss/chunked_loss.py"),
     Shows("attention_and_loss/contrastive.py", "pretrained", samples=False),
     Shows("attention_and_loss/flex_training.py", "new"),
-    trainer("big_models/files.py", "new"),
+    trainer("big_models/files.py", "new", how={"beside": ["big_models/small.py"]}),
     trainer("cpu_training/train.py"),
     trainer("cpu_training/lora.py", "adapters"),
     trainer("cpu_training/less_memory.py", recomputes=1),
