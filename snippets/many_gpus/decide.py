@@ -47,7 +47,7 @@ options = plan(
     config.to_json_string(use_diff=False), "RTX A6000", 16,  # your model, your GPUs
     nodes=4, network="25 GbE", adapters=2,  # your nodes
     link=20.0,  # GB/s, if you measured it
-    length=4096, batch=2, accumulation=4, precision="bf16",  # your step
+    length=4096, batch=2, accumulation=4, precision="mixed",  # your step
     host_memory=256,  # GB of each node, for offload
 )
 # --8<-- [end:own]
