@@ -114,10 +114,10 @@ TRAIN = [
     Shows("own_loop/accelerate_loop.py", "new", clips=True),
     trainer("own_loop/trainer.py", "new"),
     trainer("own_loop/last_whole.py"),
-    trainer("post_training/sft.py", "adapters", **TRY),
-    trainer("post_training/dpo.py", "rewards", samples=False, **TRY),
+    trainer("post_training/sft.py", "adapters", recomputes=1, **TRY),
+    trainer("post_training/dpo.py", "rewards", samples=False, recomputes=1, **TRY),
     trainer(
-        "post_training/grpo.py", "steep", samples=False, **TRY
+        "post_training/grpo.py", "steep", samples=False, recomputes=1, **TRY
     ),  # the rate of the script; its own is asked for below
     trainer(
         "recipes/finetune_8b.py",
