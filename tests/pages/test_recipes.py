@@ -229,7 +229,7 @@ def test_a_classifier_is_exported_with_its_logits(encoder, tmp_path):
     AutoTokenizer.from_pretrained(encoder.folder / "encoder").save_pretrained(tmp_path)
     made = run("recipes/export_encoder.py", tmp_path, "--classifier")
     assert float(re.search(r"PyTorch in fp32: ([\d.]+)", made.stdout)[1]) > 0.999
-    model = openvino.Core().compile_model(made.folder / "encoder/openvino.xml", "CPU")
+    model = openvino.Core().read_model(made.folder / "encoder/openvino.xml")
     assert model.output(0).partial_shape[1].get_length() == 3
 
 
