@@ -119,6 +119,7 @@ TRAIN = [
     trainer(
         "post_training/grpo.py", "steep", samples=False, recomputes=1, **TRY
     ),  # the rate of the script; its own is asked for below
+    # What a slope is taken of moves less than the 16 bits that these two compute in.
     trainer(
         "recipes/finetune_8b.py",
         "adapters",
@@ -126,6 +127,7 @@ TRAIN = [
         ONE_THREAD,
         after="recipes/small.py",
         recomputes=1,
+        samples=False,
     ),
     trainer(
         "recipes/finetune_14b.py",
@@ -134,6 +136,7 @@ TRAIN = [
         TWO,
         after="recipes/small.py",
         recomputes=1,
+        samples=False,
     ),  # fmt: skip
     Shows("sharding/fsdp2.py", "new", how=TWO, clips=True, recomputes=1),
     Shows("sharding/offload.py", "new", how=TWO, clips=True),
