@@ -69,6 +69,7 @@ def watch(torch):
     now.clip = now.asked = now.after = (
         None  # the last clipping; how a forward pass began; what a step is to be compared with
     )
+    now.part = None  # is the loss that the model returns a part of that of the whole step?
     now.window = []  # the forward passes since the last step; None when one has been compared
 
     def number(tensor):
@@ -163,21 +164,31 @@ def watch(torch):
             if hasattr(each, "reshard"):
                 each.reshard()
 
+    def loss_of(module, args, kwargs, how):
+        state, kind, cast = how
+        torch.set_rng_state(state)
+        scatter(module)
+        with torch.autocast(kind, cast) if cast else contextlib.nullcontext():
+            loss = module(*args, **kwargs)["loss"].detach().double().cpu()
+        scatter(module)
+        return loss
+
+    def is_part(module, args, kwargs, how):
+        """Is the loss divided by the tokens of the whole step? Then it halves where there are twice as many."""
+        if (tokens := kwargs.get("num_items_in_batch")) is None:
+            return False
+        twice = loss_of(module, args, kwargs | {"num_items_in_batch": 2 * tokens}, how)
+        return bool(twice < 0.75 * loss_of(module, args, kwargs, how))
+
     def mean_loss(window):
-        """Of all samples of the step on all ranks. A loss that was divided by all tokens is a part of it."""
-        total = torch.zeros((), dtype=torch.float64)
-        for module, args, kwargs, (state, kind, cast) in window:
-            torch.set_rng_state(state)
-            scatter(module)
-            with torch.autocast(kind, cast) if cast else contextlib.nullcontext():
-                loss = module(*args, **kwargs)["loss"].detach().double().cpu()
-            scatter(module)
-            total += loss if kwargs.get("num_items_in_batch") is not None else loss / len(window)
+        """Of all samples of the step on all ranks."""
+        if now.part is None:
+            now.part = is_part(*window[0])
+        total = sum(loss_of(*each) for each in window) / (1 if now.part else len(window))
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(total)
-            if window[0][2].get("num_items_in_batch") is None:
-                total /= dist.get_world_size()
+            total /= 1 if now.part else dist.get_world_size()
         return total.item()
 
     @contextlib.contextmanager
