@@ -7,21 +7,20 @@ python -m dryrun bench --json bench.json                                        
 """
 
 import argparse
-import difflib
 import json
+import math
 import os
 import sys
 from pathlib import Path
 
-TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification")
+from .config_file import class_of, config_file, language_model, one_line, read_config
+
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
 OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "sgd", "sgd_momentum")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
 STRATEGIES = ("fsdp2", "ddp")
-LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
-DEEPEST = 12  # lists and objects in each other
-MOST_LAYERS = 2000
-LARGEST_NUMBER = 10**9
+LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
+WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "accumulation", "link", "json")
 
 
 def main(arguments=None):
@@ -37,7 +36,11 @@ def main(arguments=None):
     try:
         predicted(options) if options.gpu or options.machine else report(options)
     except ValueError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written but finished traces", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -81,7 +84,7 @@ def predicted(options):
         found = changes(now)
     except Exception as error:  # whatever a model's own code raises on values that make no sense
         raise ValueError(
-            f"{options.model or options.config}: this step cannot be traced: {_one_line(error)}"
+            f"{options.model or options.config}: this step cannot be traced: {one_line(error)}"
         ) from error
     print(json.dumps(as_json(now, found), indent=1) if options.json else "\n".join(lines(now, found)))
 
@@ -129,13 +132,25 @@ def _model_of(options, models):
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return models.known(given)
     path = config_file(given)
-    class_of(read_config(path), path)
+    config, _ = language_model(read_config(path))
+    class_of(config, path)
+    _check_length(options, config, path)
     return path.read_text(encoding="utf-8")
+
+
+def _check_length(options, config, path):
+    longest = getattr(config, "max_position_embeddings", None) or options.length
+    if options.length > longest:
+        raise ValueError(f"--length {options.length}: {path} has {longest} positions: take {longest} or fewer")
 
 
 def setting_of(options, gpu):
     from .rows import Setting
 
+    if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
+        what = f"--gpus {options.gpus}: no whole number of nodes of {options.gpus_per_node}"
+        nearest = round(options.gpus / options.gpus_per_node) * options.gpus_per_node
+        raise ValueError(f"{what}: take {nearest}, or say how many a node has: --gpus-per-node")
     return Setting(
         gpu=gpu,
         gpus=options.gpus,
@@ -151,11 +166,11 @@ def setting_of(options, gpu):
 def report(options):
     if not options.config and not options.model:
         raise ValueError("no model: give the path of a config.json, or --model and --gpu")
+    if alone := _given(options, WITH_GPU):
+        raise ValueError(f"{alone}: it needs a GPU to answer for: add --gpu, such as --gpu rtx-4090")
     path = config_file(options.config or options.model)
-    config = read_config(path)
-    longest = getattr(config, "max_position_embeddings", None) or options.length
-    if options.length > longest:
-        raise ValueError(f"--length {options.length}: {path} has {longest} positions: take {longest} or fewer")
+    config, left_out = language_model(read_config(path))
+    _check_length(options, config, path)
     model_class = class_of(config, path)
 
     import torch
@@ -176,8 +191,10 @@ def report(options):
             attention=options.attention,
         )
     except Exception as error:  # whatever a model's own code raises on values that make no sense
-        raise ValueError(f"{path}: transformers cannot run this model: {_one_line(error)}") from error
+        raise ValueError(f"{path}: transformers cannot run this model: {one_line(error)}") from error
     print("\n".join(lines(step, model_class, options)))
+    if left_out:
+        print(f"The part that reads and writes text, without {left_out}.")
 
 
 def lines(step, model_class, options):
@@ -201,85 +218,26 @@ def lines(step, model_class, options):
     yield "A GPU needs more memory: the CUDA context, workspaces of libraries and the allocator's rounding come on top."
 
 
-def config_file(given):
-    """The path of a config.json, given that path or its folder."""
-    path = Path(given)
-    if path.is_dir():
-        path = path / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file: give a model's config.json, or the folder that holds it")
-    return path
+def _given(options, names):
+    """The first of these options that was given, as it is typed; None where none was."""
+    defaults = _parser().parse_args([])
+    changed = (name for name in names if getattr(options, name) != getattr(defaults, name))
+    return next((f"--{name.replace('_', '-')}" for name in changed), None)
 
 
-def read_config(path):
-    """A transformers configuration. Nothing of the file is executed, and nothing is downloaded."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
+def _bandwidth(text):
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: this is no text: give a model's config.json") from error
-    if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
-        raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
-    _check_sizes(values, path)
-
-    from transformers import __version__, logging
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    logging.set_verbosity_error()
-    kind = values["model_type"]
-    if kind not in CONFIG_MAPPING:
-        close = difflib.get_close_matches(kind, list(CONFIG_MAPPING), 1)
-        meant = f"did you mean {close[0]!r}?" if close else "does this model need a newer transformers?"
-        raise ValueError(f'{path}: "model_type" {kind!r} is unknown to transformers {__version__}: {meant}')
-    try:
-        return CONFIG_MAPPING[kind].from_dict(values)
-    except Exception as error:  # each configuration checks its values with errors of its own kind
-        raise ValueError(f"{path}: transformers refuses these values: {_one_line(error)}") from error
-
-
-def _check_sizes(values, path, depth=0, name=""):
-    """Refuses what no model has, before it takes hours or gigabytes to build."""
-    if depth > DEEPEST:
-        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json")
-    if isinstance(values, dict):
-        for key, value in values.items():
-            _check_sizes(value, path, depth + 1, str(key))
-    elif isinstance(values, list):
-        for value in values:
-            _check_sizes(value, path, depth + 1, name)
-    elif isinstance(values, (int, float)) and not isinstance(values, bool):
-        most = MOST_LAYERS if "layers" in name and isinstance(values, int) else LARGEST_NUMBER
-        if not abs(values) <= most and "rope" not in name and values not in (float("inf"), float("-inf")):
-            raise ValueError(f'{path}: "{name[:40]}" is {values:,}, and at most {most:,} makes sense')
-
-
-def class_of(config, path):
-    """The class that the configuration names, if a step of it can be traced; else its language model."""
-    import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
-
-    for name in config.architectures or ():
-        found = getattr(transformers, name, None) if name.endswith(TASKS) else None
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
-    for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING):
-        if type(config) in mapping:
-            return mapping[type(config)]
-    raise ValueError(f"{path}: {config.model_type!r} has no language model: only those can be traced by this command")
-
-
-def _one_line(error):
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: give GB/s above 0, as a test of the link measured them")
+    return value
 
 
 def _positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 1 or more")
+    if not text.isdecimal() or not 1 <= int(text) <= LARGEST_COUNT:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give a whole number from 1 to {LARGEST_COUNT:,}")
     return int(text)
 
 
@@ -311,7 +269,7 @@ def _parser():
     with_gpu.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
     with_gpu.add_argument("--accumulation", type=_positive, default=1, help="micro-batches of a step (default: 1)")
     with_gpu.add_argument(
-        "--link", type=float, metavar="GB/S", help="measured bandwidth between GPUs, in one direction"
+        "--link", type=_bandwidth, metavar="GB/S", help="measured bandwidth between GPUs, in one direction"
     )
     with_gpu.add_argument(
         "--machine", metavar="FILE", help="rates of this machine, by python -m dryrun bench --json; in place of --gpu"

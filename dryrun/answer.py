@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from . import device_memory, predict
+from .config_file import language_model
 from .hardware import accelerator
 from .roofline import processor
 from .rows import Setting
@@ -30,8 +31,8 @@ class Answer:
 
 
 def usable(gpu):
-    """Bytes of a GPU's memory. Vendors write 24 GB on what is 24 GiB."""
-    return accelerator(gpu).get("memory") * GiB
+    """Bytes of a GPU's memory that a program can use, as nvidia-smi shows them."""
+    return accelerator(gpu).bytes
 
 
 def answer(workload, setting, constants=None):
@@ -50,7 +51,7 @@ def changes(now):
     for what, option, workload, setting in _candidates(now):
         try:
             then = answer(workload, setting, now.constants)
-        except (ValueError, RuntimeError):  # a model without that kernel
+        except Exception:  # whatever a model's own code raises: a suggestion that cannot be traced costs no answer
             continue
         faster = then.prediction.tokens_per_second / now.prediction.tokens_per_second
         saves = now.needed.expected - then.needed.expected
@@ -105,6 +106,8 @@ def lines(now, found):
     count = f"{now.setting.gpus} x " if now.setting.gpus > 1 else ""
     yield f"{title(now.workload)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
     yield f"{now.workload.batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
+    if left_out := left_out_of(now.workload.model):
+        yield f"the part that reads and writes text, without {left_out}"
     yield ""
     yield f"{'Memory at the peak':24}{'GiB':>10}"
     for name, bytes_ in now.needed.categories.items():
@@ -153,6 +156,16 @@ def _change(now, what, option, then):
     return f"  {what:26} {speed}, {memory}, {'fits' if then.fits else 'does not fit'}   ({option})"
 
 
+def left_out_of(model):
+    """In words, the parts of a model that are not traced, or ""."""
+    if not model.startswith("{") or "model_type" not in json.loads(model):
+        return ""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    values = json.loads(model)
+    return language_model(CONFIG_MAPPING[values["model_type"]].from_dict(values))[1]
+
+
 def title(workload):
     if not workload.model.startswith("{"):
         return workload.model
@@ -165,6 +178,7 @@ def as_json(now, found):
         "gpu": processor(now.setting.gpu).name,
         "gpus": now.setting.gpus,
         "model": title(now.workload),
+        "left_out": left_out_of(now.workload.model),
         "parameters": now.traced.parameters,
         "trained": now.traced.trainable,
         "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},

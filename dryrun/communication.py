@@ -115,7 +115,7 @@ def _of_sequence(traced, workload, setting, gpu):
     if ranks == 1:
         return 0.0
     passes = 4 if workload.checkpointing else 3
-    size = passes * traced.keys * workload.batch * workload.length / (setting.tensor * setting.pipeline)
+    size = passes * (traced.keys + traced.window_keys) * workload.batch * workload.length / (setting.tensor * setting.pipeline)
     return size * (ranks - 1) / ranks / _link(gpu, setting)
 
 

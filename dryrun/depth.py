@@ -42,6 +42,15 @@ def line_of(steps, layers, depth, result):
     return result
 
 
+def peaks_stay(low, high, layers, depth):
+    """Whether the peak of each part of a step stays where it is as the model grows, so that it lies on a line: what is alive at the
+    end of a part lies on a line too, and would otherwise rise above the peak."""
+    ends = [line(*ends, layers, depth) for ends in zip(low.ends, high.ends, strict=True)]
+    peaks = [peak for peak, _ in _parts(low, high, layers, depth)]
+    starts = [0, *ends[:-1]]
+    return all(max(pair) <= peak * (1 + TOLERANCE) for *pair, peak in zip(starts, ends, peaks, strict=True))
+
+
 def _parts(first, last, layers, depth):
     return [
         (line(peak_low, peak_high, layers, depth), line(low, high, layers, depth))

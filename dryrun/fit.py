@@ -316,7 +316,7 @@ class Peaks:
             if setting.gpus == 1:
                 return
             total = sum(device_memory.tensors(traced(workload), workload, setting).values())
-            size = accelerator(row["gpu"]).get("memory") * device_memory.GiB
+            size = accelerator(row["gpu"]).bytes
             self.failed[device_memory.band(workload, setting)].append((total, size))
 
     def errors(self, constants):

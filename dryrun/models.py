@@ -42,6 +42,16 @@ AFFIXES = (
 )
 
 
+EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  # the fields that make a mixture
+
+
+def is_mixture(model):
+    """Whether a model, by name, sizes or the text of a config.json, is a mixture of experts."""
+    values = json.loads(model) if model.startswith("{") else _table()[known(model)]["fields"]
+    text = values.get("text_config")
+    return any(part.get(name) for part in (values, text if isinstance(text, dict) else {}) for name in EXPERTS)
+
+
 @lru_cache(maxsize=1)
 def _table():
     return json.loads(DATA.read_text(encoding="utf-8"))

@@ -128,7 +128,7 @@ def generation(model, prompt, new, gpu, *, batch=1, weights="bf16", tensor=1):
                       weight_bytes=WEIGHT_BYTES[weights], context=prompt + new // 2)  # fmt: skip
     what = traced(decode)
     first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, setting)
-    read = what.weight_bytes * setting.weight_bytes + what.keys * setting.context * batch
+    read = what.weight_bytes * setting.weight_bytes + what.cache(setting.context) * batch
     soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
     parts = {name: first.parts[name] + new * each.parts[name] for name in each.parts}
     seconds = first.seconds + new * each.seconds
@@ -235,7 +235,7 @@ class Runs:
         decodes = workload.kind == "decode"
         update = optimizer_kernels(what, workload, setting)
         waits = communication.of_step(what, workload, setting)
-        cache = what.keys * setting.context * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
+        cache = what.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
         kernels = communication.of_rank(kernels, setting, what, workload)
         unpacked = _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0
         self.steps.add(

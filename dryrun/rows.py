@@ -6,6 +6,7 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 import json
 from dataclasses import dataclass
 
+from .models import is_mixture
 from .roofline import processor
 from .workload import Workload
 
@@ -258,7 +259,7 @@ def klass_of(workload, setting):
         return "fp8"
     if setting.tensor > 1 or setting.pipeline > 1:
         return "tensor and pipeline parallel"
-    if '"experts"' in workload.model or "mixtral" in workload.model or "-a3b" in workload.model:
+    if is_mixture(workload.model):
         return "mixture of experts"
     if workload.four_bit:
         return "QLoRA"

@@ -44,6 +44,7 @@ class Trace:
     after_forward: dict = field(default_factory=dict)  # of the last micro-batch, before its backward pass
     flops: dict = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
     parts: list = field(default_factory=list)  # (peak, {category: bytes}) of each part of the step
+    ends: list = field(default_factory=list)  # bytes alive at the end of each part
     timeline: list = field(default_factory=list)  # {category: bytes} every `Tracker.TIMELINE_EVERY` operators
     seconds: float = 0.0  # that the tracing took
 
@@ -51,7 +52,7 @@ class Trace:
         """What the tracker saw of a step whose last part has ended."""
         self.parts = [(part.bytes, tracker.in_order(part.by_category)) for part in tracker.parts]
         self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
-        self.flops, self.timeline = dict(tracker.flops), tracker.timeline
+        self.flops, self.timeline, self.ends = dict(tracker.flops), tracker.timeline, list(tracker.ends)
 
     @property
     def peak_gib(self):

@@ -59,6 +59,7 @@ class Tracker(TorchDispatchMode):
         self.live = {}  # id of a storage -> LiveStorage
         self.now, self.total = Counter(), 0
         self.parts = []  # a Peak for each part of the step that has ended
+        self.ends = []  # bytes that were alive when each of them ended
         self.flops = Counter()
         self.timeline = []
         self._highest, self._born = Peak(0, Counter(), 0), 0
@@ -112,6 +113,7 @@ class Tracker(TorchDispatchMode):
     def part(self):
         """Ends a part of the step: its peak goes to `parts`, and the next part starts from what is alive."""
         self.parts.append(self._highest)
+        self.ends.append(self.total)
         self._mark_peak()
 
     def _mark_peak(self):

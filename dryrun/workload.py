@@ -23,11 +23,13 @@ from transformers import AttentionInterface
 from transformers.initialization import no_init_weights
 
 from . import adapters, depth, models, trace
+from .config_file import class_of, language_model
 from .gpu_operators import GpuOperators
 from .kernels import Kernels, Recorder, deep, eager, fused
 from .tracker import Tracker
 
-TRACING = ("kernels.py", "workload.py", "adapters.py", "trace.py", "tracker.py", "gpu_operators.py")
+TRACING = ("kernels.py", "workload.py", "adapters.py", "trace.py", "tracker.py", "gpu_operators.py", "depth.py", "models.py",
+           "config_file.py")  # fmt: skip
 OLD_ATTENTION = "attention_of_2020"
 FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
 
@@ -70,9 +72,15 @@ class Traced:
     layers: int = 0
     width: int = 0
     vocabulary: int = 0
-    keys: int = 0  # bytes of the KV cache of one token, in 16 bits
+    keys: int = 0  # bytes of the KV cache of one token, in 16 bits, in layers that keep all tokens
+    window_keys: int = 0  # and in layers that keep the last `window` tokens alone
+    window: int = 0
     weight_bytes: int = 0  # of the weights that products read, at one byte for each
     memory: trace.Trace = None
+
+    def cache(self, context):
+        """Bytes of the KV cache of one sequence of `context` tokens, in 16 bits."""
+        return self.keys * context + self.window_keys * min(context, self.window)
 
 
 def config_of(workload):
@@ -84,9 +92,7 @@ def config_of(workload):
         return models.from_sizes(values, workload.length)
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    from .__main__ import class_of
-
-    config = CONFIG_MAPPING[values["model_type"]].from_dict(values)
+    config, _ = language_model(CONFIG_MAPPING[values["model_type"]].from_dict(values))
     return class_of(config, Path("config.json")), models.with_positions(config, workload.length)
 
 
@@ -97,10 +103,11 @@ def traced(workload):
         with contextlib.suppress(Exception), path.open("rb") as file:  # a damaged file is traced again
             return pickle.load(file)
     result = run(workload)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(pickle.dumps(result))
-    partial.replace(path)
+    with contextlib.suppress(OSError):  # a folder that cannot be written costs a trace the next time, and no answer
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(result))
+        partial.replace(path)
     return result
 
 
@@ -126,17 +133,23 @@ def _code():
 
 
 def run(workload):
-    """Traces the workload. A deep model is the line through two shallow ones."""
+    """Traces the workload. Where all layers are alike, a deep model is the line through two shallow ones; where they are not, or
+    where the peak would move as the model grows, every layer runs."""
     model_class, config = config_of(workload)
     number = layers_of(config)
     few = FEW_LAYERS
-    if number <= few[1]:
-        return _run(workload, model_class, config, number)
-    low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
+    if number > few[1] and _alike(model_class, config.to_json_string(use_diff=False), config):
+        low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
+        if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):
+            return _deep(low, high, few, number)
+    return _run(workload, model_class, config, number)
+
+
+def _deep(low, high, few, number):
     result = copy.copy(high)
     share = (number - few[0]) / (few[1] - few[0])
     result.kernels = deep(low.kernels, high.kernels, few, number)
-    for name in ("parameters", "trainable", "tensors", "keys", "weight_bytes"):
+    for name in ("parameters", "trainable", "tensors", "keys", "window_keys", "weight_bytes"):
         first, last = getattr(low, name), getattr(high, name)
         setattr(result, name, round(first + (last - first) * share))
     result.layers = number
@@ -145,13 +158,26 @@ def run(workload):
     return result
 
 
+_ALIKE = {}
+
+
+def _alike(model_class, text, config):
+    """Whether all layers of a model have the same weights and the same kind of attention. Kept by the text of its configuration."""
+    if (model_class, text) not in _ALIKE:
+        with torch.device("meta"), no_init_weights():
+            layers = trace.layers_of(trace.build_model(model_class, config, torch.bfloat16, "eager"))
+        shapes = {tuple((name, tuple(p.shape)) for name, p in layer.named_parameters()) for layer in layers}
+        _ALIKE[model_class, text] = len(shapes) == 1 and len(set(getattr(config, "layer_types", None) or [""])) == 1
+    return _ALIKE[model_class, text]
+
+
 def layers_of(config):
     return getattr(config, "num_hidden_layers", None) or config.n_layer
 
 
 def _with_layers(config, number):
     config = depth.with_layers(config, number)
-    if getattr(config, "layer_types", None):
+    if len(getattr(config, "layer_types", None) or ()) > number:
         config.layer_types = config.layer_types[:number]
     return config
 
@@ -173,10 +199,38 @@ def _run(workload, model_class, config, number):
     changed = [p for p in model.parameters() if p.requires_grad]
     result.trainable, result.tensors = sum(p.numel() for p in changed), len(changed)
     result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
-    heads = config.num_attention_heads
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    result.keys = 2 * 2 * number * head * (getattr(config, "num_key_value_heads", None) or heads)
+    result.keys, result.window_keys, result.window = kv_cache(config, number)
     return result
+
+
+WINDOWED = ("sliding_attention", "chunked_attention")
+WHOLE = ("full_attention", "attention", "hybrid")
+
+
+def kv_cache(config, layers):
+    """(bytes for each token in layers that keep all tokens, in layers that keep a window, the window) of 16-bit keys and values.
+
+    Layers of state-space and linear attention keep a state of one size, which is not in it.
+    """
+    if not getattr(config, "num_attention_heads", None):
+        return 0, 0, 0
+    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
+    window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None) or 0
+    kinds = list(kinds or [WINDOWED[0] if window and getattr(config, "use_sliding_window", True) else WHOLE[0]] * layers)
+    kinds = kinds[: layers - (getattr(config, "num_kv_shared_layers", None) or 0)]
+    of_layer = getattr(config, "per_layer_config", None) or [config] * layers  # where layers differ in their heads
+    sizes = [(kind, _keys(of_layer[number])) for number, kind in enumerate(kinds)]
+    whole, windowed = (sum(size for kind, size in sizes if kind in kept) for kept in (WHOLE, WINDOWED))
+    return whole, windowed, window
+
+
+def _keys(layer):
+    """Bytes of one token in one layer. Latent attention keeps one compressed vector and the part with positions."""
+    if latent := getattr(layer, "kv_lora_rank", None):
+        return 2 * (latent + layer.qk_rope_head_dim)
+    heads = layer.num_attention_heads
+    head = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+    return 2 * 2 * (getattr(layer, "num_key_value_heads", None) or heads) * head
 
 
 def _attention(workload, model_class):

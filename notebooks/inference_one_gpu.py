@@ -468,12 +468,11 @@ claim("logits-all", "What logits of all tokens add to the peak of a prompt of 32
 OF_SIZE = {8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada",
            80: "h100-sxm5", 96: "rtx-pro-6000-bw", 141: "h200-sxm", 192: "mi300x"}
 SIZES, RESERVE = tuple(OF_SIZE), 2 * GiB
-WITH_ECC = {16: "T4", 24: "L4, A10G", 48: "L40S"}
-LEFT_BY_ECC = 15 / 16
+WITH_ECC = {16: "t4", 24: "l4", 48: "l40s"}
 
 
 def memory(size, ecc=False):
-    return usable(OF_SIZE[size]) * (LEFT_BY_ECC if ecc and size in WITH_ECC else 1)
+    return usable(WITH_ECC.get(size, OF_SIZE[size]) if ecc else OF_SIZE[size])
 
 
 def widest(name, size, tokens):

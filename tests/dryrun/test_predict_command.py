@@ -26,6 +26,13 @@ def as_json(capsys, *arguments):
     return json.loads(printed(capsys, *arguments, "--json"))
 
 
+def refused(capsys, *arguments):
+    """The one line that the command says before it ends with status 2."""
+    assert command.main(list(arguments)) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
 def test_an_8b_model_needs_qlora_on_24_gb(capsys):
     full = as_json(capsys, "--model", "meta-llama-8b", "--gpu", "rtx-4090", *QUICK)
     small = as_json(capsys, "--model", "meta-llama-8b", "--gpu", "rtx-4090", *QUICK, "--qlora", "--checkpointing")
@@ -84,11 +91,8 @@ def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
         (["--model", "gpt2"], "there is no such file"),
     ],
 )
-def test_an_unknown_name_is_one_line_with_the_nearest(arguments, message):
-    with pytest.raises(SystemExit) as ended:
-        command.main(arguments)
-    assert message in str(ended.value)
-    assert "\n" not in str(ended.value)
+def test_an_unknown_name_is_one_line_with_the_nearest(capsys, arguments, message):
+    assert message in refused(capsys, *arguments)
 
 
 LLAMA = '{"model_type": "llama", %s}'
@@ -101,17 +105,43 @@ LLAMA = '{"model_type": "llama", %s}'
         (LLAMA % ('"a": ' + '{"b": ' * 50 + "1" + "}" * 50), "too deep"),
         (LLAMA % '"num_hidden_layers": 1000000000', "at most 2,000 makes sense"),
         (LLAMA % '"hidden_size": 1000000000000', "at most 1,000,000,000 makes sense"),
-        (LLAMA % '"hidden_size": -5', "transformers refuses these values"),
+        (LLAMA % '"hidden_size": -5', '"hidden_size" is -5, and must be 1 or more'),
+        (LLAMA % '"num_hidden_layers": -3', '"num_hidden_layers" is -3, and must be 1 or more'),
+        (LLAMA % '"max_position_embeddings": 16', "has 16 positions: take 16 or fewer"),
+        ('{"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}', "comes with code of its own (auto_map)"),
+        ('{"model_type": "t5"}', "'t5' has an encoder and a decoder"),
         (LLAMA % '"hidden_size": "wide"', "transformers refuses these values"),
         (LLAMA % '"hidden_size": 65, "num_attention_heads": 64', "transformers refuses these values"),
         ("{" + " " * 1_000_001 + "}", "bytes are no config.json"),
         ("no JSON", "this is no JSON"),
     ],
 )
-def test_a_hostile_config_is_refused_in_one_line(tmp_path, text, message):
+def test_a_hostile_config_is_refused_in_one_line(tmp_path, capsys, text, message):
     path = tmp_path / "config.json"
     path.write_text(text)
+    assert message in refused(capsys, "--model", str(path), "--gpu", "l4", *QUICK)
+
+
+def test_options_that_only_a_gpu_answers_are_not_dropped(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(LLAMA % '"num_hidden_layers": 2')
+    assert "--qlora: it needs a GPU to answer for" in refused(capsys, str(path), "--qlora", "8")
+
+
+def test_gpus_that_are_no_whole_number_of_nodes_are_refused_with_the_nearest(capsys):
+    said = refused(capsys, "--model", "gpt2", "--gpu", "h100-sxm", "--gpus", "12", *QUICK)
+    assert "no whole number of nodes of 8: take 16" in said
+
+
+@pytest.mark.parametrize("option", [("--link", "nan"), ("--link", "-5"), ("--link", "inf"), ("--batch", "1" + 20 * "0")])
+def test_numbers_that_mean_nothing_are_refused(option):
     with pytest.raises(SystemExit) as ended:
-        command.main(["--model", str(path), "--gpu", "l4", *QUICK])
-    assert message in str(ended.value)
-    assert "\n" not in str(ended.value)
+        command.main(["--model", "gpt2", "--gpu", "t4", *option])
+    assert ended.value.code == 2
+
+
+def test_a_cache_that_cannot_be_written_costs_no_answer(capsys, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRYRUN_CACHE", str(tmp_path / "file"))
+    assert command.main(["--model", "gpt2", "--gpu", "t4", *QUICK]) == 0
+    assert "tokens per second" in capsys.readouterr().out

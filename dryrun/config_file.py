@@ -1,0 +1,107 @@
+"""A model's config.json: read without executing anything of it, and the transformers class that it means."""
+
+import difflib
+import json
+from pathlib import Path
+
+TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification")
+LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
+DEEPEST = 12  # lists and objects in each other
+MOST_LAYERS = 2000
+LARGEST_NUMBER = 10**9
+COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size", "intermediate_size", "n_layer", "n_head", "n_embd")
+
+
+def config_file(given):
+    """The path of a config.json, given that path or its folder."""
+    path = Path(given)
+    if path.is_dir():
+        path = path / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file: give a model's config.json, or the folder that holds it")
+    return path
+
+
+def read_config(path):
+    """A transformers configuration. Nothing of the file is executed, and nothing is downloaded."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: this is no text: give a model's config.json") from error
+    if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
+        raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
+    _check_sizes(values, path)
+
+    from transformers import __version__, logging
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    logging.set_verbosity_error()
+    kind = values["model_type"]
+    if kind not in CONFIG_MAPPING:
+        close = difflib.get_close_matches(kind, list(CONFIG_MAPPING), 1)
+        if "auto_map" in values:
+            what = f'{path}: "model_type" {kind!r} comes with code of its own (auto_map), and no code of a file is run here'
+            raise ValueError(f"{what}: give the config.json of a model that transformers {__version__} has")
+        meant = f"did you mean {close[0]!r}?" if close else "does this model need a newer transformers?"
+        raise ValueError(f'{path}: "model_type" {kind!r} is unknown to transformers {__version__}: {meant}')
+    try:
+        return CONFIG_MAPPING[kind].from_dict(values)
+    except Exception as error:  # each configuration checks its values with errors of its own kind
+        raise ValueError(f"{path}: transformers refuses these values: {one_line(error)}") from error
+
+
+def _check_sizes(values, path, depth=0, name=""):
+    """Refuses what no model has, before it takes hours or gigabytes to build."""
+    if depth > DEEPEST:
+        raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json")
+    if isinstance(values, dict):
+        for key, value in values.items():
+            _check_sizes(value, path, depth + 1, str(key))
+    elif isinstance(values, list):
+        for value in values:
+            _check_sizes(value, path, depth + 1, name)
+    elif isinstance(values, (int, float)) and not isinstance(values, bool):
+        most = MOST_LAYERS if "layers" in name and isinstance(values, int) else LARGEST_NUMBER
+        if isinstance(values, int) and values < 1 and name in COUNTS:
+            raise ValueError(f'{path}: "{name}" is {values}, and must be 1 or more')
+        if not abs(values) <= most and "rope" not in name and values not in (float("inf"), float("-inf")):
+            raise ValueError(f'{path}: "{name[:40]}" is {values:,}, and at most {most:,} makes sense')
+
+
+def language_model(config):
+    """(configuration of what is traced, what it leaves out in words or ""). Of a model with images or sound, the part that reads
+    and writes text."""
+    text = config.get_text_config()
+    if text is config or config.is_encoder_decoder:
+        return config, ""
+    text.architectures = None  # those of the whole
+    left_out = [name.removesuffix("_config") for name in config.sub_configs if getattr(config, name, None) not in (None, text)]
+    return text, " and ".join(left_out)
+
+
+def class_of(config, path):
+    """The class that the configuration names, if a step of it can be traced; else its language model."""
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
+    if config.is_encoder_decoder:
+        what = f"{config.model_type!r} has an encoder and a decoder"
+        raise ValueError(f"{path}: {what}, and this command traces models of one stack alone")
+    for name in config.architectures or ():
+        found = getattr(transformers, name, None) if str(name).endswith(TASKS) else None
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING):
+        if type(config) in mapping:
+            return mapping[type(config)]
+    raise ValueError(f"{path}: {config.model_type!r} has no language model: only those can be traced by this command")
+
+
+def one_line(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
