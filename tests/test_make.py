@@ -150,7 +150,7 @@ def test_a_machine_without_a_browser_and_without_its_download_is_told_before_any
     done = ready(https_proxy="http://127.0.0.1:9")
     assert done.returncode == 1 and "there is no Chromium here" in done.stderr and "apt-get install chromium" in done.stderr
     assert ready(https_proxy="http://127.0.0.1:9", CHROMIUM=sys.executable).returncode == 0
-    assert "CHROMIUM=chromum is no program" in ready(CHROMIUM="chromum").stderr
+    assert "CHROMIUM=no-such-program is no program" in ready(CHROMIUM="no-such-program").stderr
 
 
 def test_too_little_room_is_told_before_anything_is_installed(monkeypatch, capsys):

@@ -147,8 +147,14 @@ def _claim(path, line, written, found, used):
 
 
 def _unused_claims(found, used):
+    """Claims that have a value on some machine, and no page that shows it."""
     for notebook, kept in found.items():
-        where = {name: record.path for record in reversed(kept) for name in record.data["claims"]}  # the newest
+        where = {
+            name: record.path
+            for record in reversed(kept)  # the newest last, which counts
+            for name, claim in record.data["claims"].items()
+            if "because" not in claim
+        }
         for name, path in where.items():
             if (notebook, name) not in used:
                 line = line_of(read_text(path), f'"{name}"')
