@@ -98,6 +98,7 @@ NOT_TESTED = {
     "tpu/install.sh": "installs packages; the programs that need them are run",
     "tpu/one_host.sh": "rents a TPU",
     "tpu/several_hosts.sh": "needs two hosts with TPUs",
+    "tpu/on_vm.sh": "installs on a TPU VM; test_tpu.py gives it stand-ins for what it downloads",
     "xla/serve.sh": "serves a model of the Hub on a TPU",
 }
 

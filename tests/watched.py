@@ -114,6 +114,7 @@ TRAIN = [
     Shows("own_loop/accelerate_loop.py", "new", clips=True),
     trainer("own_loop/trainer.py", "new"),
     trainer("own_loop/last_whole.py"),
+    trainer("own_loop/snapshot_of_oom.py"),
     trainer("post_training/sft.py", "adapters", recomputes=1, **TRY),
     trainer("post_training/dpo.py", "rewards", samples=False, recomputes=1, **TRY),
     trainer(

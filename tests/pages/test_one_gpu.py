@@ -83,12 +83,13 @@ def test_the_peak_beside_the_program_with_all_methods_is_that_of_its_own_step(mo
     def caught(model, args, train_dataset):
         raise OnAGpu(model, args, train_dataset)
 
-    with monkeypatch.context() as as_if, torch.device("meta"), pytest.raises(OnAGpu) as made:
+    with monkeypatch.context() as as_if, torch.device("meta"):
         as_if.setattr(torch.cuda, "is_available", lambda: True)
         as_if.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
         as_if.setattr("transformers.TrainingArguments", lambda folder, **given: types.SimpleNamespace(**given))
         as_if.setattr("transformers.Trainer", caught)
-        runpy.run_path(SNIPPETS / "one_gpu/all_together.py")
+        with pytest.raises(OnAGpu) as made:
+            runpy.run_path(SNIPPETS / "one_gpu/all_together.py")
     model, arguments, rows = made.value.args
     step = training_step(
         AutoModelForSequenceClassification,

@@ -149,6 +149,7 @@ def test_the_snapshot_is_written_where_memory_runs_out_and_the_error_goes_on(mon
     with program.snapshot_of_oom():
         pass
     assert said[3:] == ["all", None]
+    assert "train_loss" in run("own_loop/snapshot_of_oom.py").stdout
 
 
 def test_an_evaluation_takes_eight_rows_at_a_time():
