@@ -187,9 +187,10 @@ for gpu in GPUS:
 
 def figure_of(gpu, value, low, high):
     said, needed = {"label": accelerator(gpu).label}, at_work[gpu][1]
-    if not needed.fits(usable(gpu)):
-        return said | {"words": "does not fit", "because": f"{needed.high / 2**30:.0f} GiB may be needed"}
-    return said | {"value": value, "low": low, "high": high}
+    if needed.expected > usable(gpu):
+        return said | {"words": "does not fit", "because": f"{needed.expected / 2**30:.0f} GiB are needed"}
+    words = {} if needed.fits(usable(gpu)) else {"words": "may fit"}
+    return said | words | {"value": value, "low": low, "high": high}
 
 
 memory, rate, minutes = {}, {}, {}
