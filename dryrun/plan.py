@@ -109,8 +109,9 @@ def plan(
     GeForce cards reach a part of their slot. network: of one of the `adapters` of each node.
     precision: "mixed" for fp32 weights computed with in bf16, or "bf16". rank: of the adapters of LoRA.
     checkpointing: True for every layer, or n for every n-th one. whole_gradients: under accumulation FSDP2 reduces in the
-    last micro-batch alone, as `Trainer` does: less to send, and whole gradients on every GPU until then. host_memory: GB of each node; without it no strategy with
-    offload fits. only: the name of one strategy, where the others do not matter.
+    last micro-batch alone, as `Trainer` does: less to send, and whole gradients on every GPU until then. They count 4 bytes
+    for each parameter, as fp32 sums take; bf16 sums, `Trainer`'s default, take 2. host_memory: GB of each node; without it
+    no strategy with offload fits. only: the name of one strategy, where the others do not matter.
     """
     _check(gpus, nodes, adapters, batch, accumulation, network, precision)
     gpu = processor(gpu)  # ValueError with the nearest name
