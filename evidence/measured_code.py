@@ -9,7 +9,6 @@ import ast
 import hashlib
 import io
 import re
-import symtable
 import tokenize
 from dataclasses import dataclass
 
@@ -182,23 +181,41 @@ def _imports(node, number, tagged):
 
 
 def _statement(node, code, number, tagged):
-    scope = symtable.symtable(code, "cell", "exec")
-    symbols = scope.get_symbols()
-    binds = frozenset(s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace())
-    uses = _from_outside(scope) | {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
+    uses, binds = names(node)
     if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):  # a loop, a function: its own names are its own
         uses -= binds
     later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    return Statement(code, number, tagged, frozenset(uses), binds, _changed(node), _called(node), later=later)
+    return Statement(code, number, tagged, frozenset(uses), frozenset(binds), _changed(node), _called(node), later=later)
 
 
-def _from_outside(scope):
-    """The names that functions and comprehensions in a statement take from the notebook."""
-    found = set()
-    for child in scope.get_children():
-        found |= {s.get_name() for s in child.get_symbols() if s.is_global() and s.is_referenced()}
-        found |= _from_outside(child)
-    return found
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def names(node):
+    """(names that a piece of code takes from outside of it, names that it binds around it).
+
+    Not by `symtable`, which counts the loops in brackets differently from Python 3.12 on.
+    """
+    uses, binds = set(), set()
+    if isinstance(node, ast.Name):
+        return ({node.id}, set()) if isinstance(node.ctx, ast.Load) else (set(), {node.id})
+    for part in ast.iter_child_nodes(node):
+        inner, bound = names(part)
+        uses, binds = uses | inner, binds | bound
+    if isinstance(node, ast.AugAssign):
+        uses |= binds
+    if isinstance(node, ast.alias):
+        binds.add(node.asname or node.name.split(".")[0])
+    if isinstance(node, ast.arg):
+        binds.add(node.arg)
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        binds.add(node.name)
+    if isinstance(node, (*SCOPES, *LOOPS)):  # what is bound inside stays inside
+        uses, binds = uses - binds, set()
+    if isinstance(node, SCOPES) and not isinstance(node, ast.Lambda):
+        binds = {node.name}
+    return uses, binds
 
 
 def _changed(node):
