@@ -1,5 +1,6 @@
 """A figure is as old as the code that measured it: what runs behind it counts; words, other figures and neutral edits do not."""
 
+import ast
 import importlib.util
 
 import jupytext
@@ -101,6 +102,20 @@ def test_a_higher_version_of_a_helper_makes_old_what_it_measured(monkeypatch, he
     before = hashes(NOTEBOOK)
     monkeypatch.setitem(measured_code.HELPERS, helper, 2)
     assert [one != other for one, other in zip(before, hashes(NOTEBOOK), strict=True)] == which
+
+
+@pytest.mark.parametrize(
+    ("code", "uses", "binds"),
+    [
+        ("found = [x + y for x in rows]", {"y", "rows"}, {"found"}),  # a loop in brackets is a scope in some versions of Python
+        ("def peak(step, size=SIZE):\n    best = step()\n    return best / GiB", {"SIZE", "GiB"}, {"peak"}),
+        ("for row in rows:\n    total += row", {"rows", "total"}, {"row", "total"}),
+        ("fp32 |= {'a': fp32['b']}", {"fp32"}, {"fp32"}),
+    ],
+)
+def test_the_names_of_a_statement_are_the_same_in_every_python(code, uses, binds):
+    found, bound = measured_code.names(ast.parse(code).body[0])
+    assert (found - {"row"}, bound) == (uses, binds)
 
 
 def test_every_helper_that_has_a_version_exists():
