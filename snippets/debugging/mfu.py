@@ -16,8 +16,9 @@ def active_parameters(config):
     """Of a mixture, each token uses only the experts that the router chooses."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
-    used = getattr(config, "num_experts_per_tok", None) or experts
+    text = config.get_text_config()  # of a model that takes pictures, the part for text
+    experts = getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None) or 1
+    used = getattr(text, "num_experts_per_tok", None) or getattr(text, "top_k_experts", None) or experts
     return sum(each.numel() * (used / experts if ".experts." in name else 1) for name, each in model.named_parameters())
 
 

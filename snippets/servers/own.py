@@ -24,7 +24,8 @@ async def answer(manager, ids, new=8, seconds=60):
     name, done = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
     # Register first: what is ready before that goes to a queue that all share, and this request never sees it.
     manager.register_result_handler(name, lambda result: done.done() or done.set_result(result))
-    manager.add_request(ids, request_id=name, max_new_tokens=new)
+    if manager.add_request(ids, request_id=name, max_new_tokens=new) is None:
+        raise RuntimeError("the worker has stopped")
     try:
         result = await asyncio.wait_for(done, seconds)
     except (TimeoutError, asyncio.CancelledError):  # too late, or the client has left

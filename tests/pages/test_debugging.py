@@ -14,6 +14,7 @@ from programs import ROOT, SNIPPETS, load, run
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils import cpp_extension, data
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     BatchEncoding,
@@ -194,6 +195,24 @@ def test_a_mixture_counts_the_parameters_that_a_token_uses():
     assert mfu.active_parameters(config) == every - experts * 6 / 8
     rule, traced = mfu.utilization(config, 64, "H100 80GB", 1e6)
     assert 0.5 < traced / rule < 1.5
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5_moe", "gemma4"])
+def test_experts_are_found_in_a_model_that_takes_pictures_too(kind):
+    mfu = load("debugging/mfu.py")
+    config = AutoConfig.for_model(kind)
+    text = config.get_text_config()
+    text.update({"num_hidden_layers": 1, "layer_types": ["full_attention"], "hidden_size": 64, "vocab_size": 100})
+    text.update({"num_experts": 8, "moe_intermediate_size": 32})
+    if kind == "gemma4":
+        text.update({"enable_moe_block": True, "top_k_experts": 2, "vocab_size_per_layer_input": 100})
+    else:
+        text.num_experts_per_tok = 2
+    with torch.device("meta"):
+        names = dict(AutoModelForCausalLM.from_config(config).named_parameters())
+    experts = sum(each.numel() for name, each in names.items() if ".experts." in name)
+    assert experts
+    assert mfu.active_parameters(config) == sum(each.numel() for each in names.values()) - experts * 6 / 8
 
 
 def test_an_unknown_gpu_is_named_with_the_nearest():

@@ -74,6 +74,16 @@ def test_a_handler_in_a_thread_has_no_event_loop_to_register_on(own):
         threads.submit(manager.register_result_handler, "thread", print).result()
 
 
+def test_a_request_to_a_worker_that_has_stopped_fails_at_once():
+    made = load("servers/own.py")
+    with made.model.continuous_batching_context_manager(
+        made.greedy, continuous_batching_config=made.batching
+    ) as manager:
+        asyncio.run(made.answer(manager, [5, 6, 7]))
+    with pytest.raises(RuntimeError, match="the worker has stopped"):
+        asyncio.run(asyncio.wait_for(made.answer(manager, [5, 6, 7]), 10))
+
+
 def test_a_request_that_takes_too_long_is_cancelled_and_the_queue_goes_on(own):
     made, manager = own
     with pytest.raises(TimeoutError):
