@@ -9,7 +9,8 @@ config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2
 model = AutoModelForCausalLM.from_config(config)
 ids = torch.randint(0, 1000, (16, 128))
 data = [{"input_ids": row, "labels": row} for row in ids]
-trainer = Trainer(model=model, args=TrainingArguments("out", max_steps=4, save_strategy="no", use_cpu=not gpu), train_dataset=data)
+arguments = TrainingArguments("out", max_steps=4, save_strategy="no", use_cpu=not gpu)
+trainer = Trainer(model=model, args=arguments, train_dataset=data)
 
 
 # --8<-- [start:snapshot]
