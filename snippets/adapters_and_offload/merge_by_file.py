@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 
 checkpoint, adapter, merged = map(Path, sys.argv[1:4])  # folders; of a model on the Hub: hf download ... --local-dir
 settings = json.loads((adapter / "adapter_config.json").read_text())
-if settings["peft_type"] != "LORA" or settings.get("use_dora") or settings.get("alpha_pattern"):
+start = settings.get("init_lora_weights")
+changes_base = isinstance(start, str) and start not in ("gaussian", "eva", "orthogonal")  # as PiSSA does, and OLoRA
+if settings["peft_type"] != "LORA" or settings.get("use_dora") or settings.get("alpha_pattern") or changes_base:
     sys.exit("only plain LoRA is a sum of two factors: take merge_and_unload")
 
 # --8<-- [start:merge]
@@ -22,6 +24,8 @@ for file in sorted(checkpoint.glob("*.safetensors")):
     for name, weight in tensors.items():
         layer = name.removesuffix(".weight")
         if f"{layer}.lora_A.weight" in factors:
+            if weight.element_size() < 2:
+                sys.exit("quantized checkpoint: merge into the 16-bit one")
             a, b = factors.pop(f"{layer}.lora_A.weight"), factors.pop(f"{layer}.lora_B.weight")
             scale = settings["lora_alpha"] / (len(a) ** 0.5 if settings.get("use_rslora") else len(a))  # by this layer's rank
             tensors[name] = (weight.float() + scale * b.float() @ a.float()).to(weight.dtype)

@@ -576,6 +576,28 @@ def test_merging_file_by_file_stops_where_a_name_is_not_in_the_checkpoint(tmp_pa
     assert made.returncode and "do not use merged" in made.stderr
 
 
+@pytest.mark.parametrize("start", ["pissa", "olora"])
+def test_merging_file_by_file_refuses_an_adapter_whose_start_changed_the_base(start, tmp_path):
+    base = small()
+    base.save_pretrained(tmp_path / "base")
+    before = base.model.layers[0].mlp.up_proj.weight.clone()
+    model = get_peft_model(base, LoraConfig(target_modules="all-linear", init_lora_weights=start))
+    assert not torch.allclose(base.model.layers[0].mlp.up_proj.base_layer.weight, before, atol=1e-3)
+    model.save_pretrained(tmp_path / "adapter")
+    made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path, check=False)
+    assert made.returncode and "take merge_and_unload" in made.stderr and not (made.folder / "merged").exists()
+
+
+def test_merging_file_by_file_refuses_a_quantized_checkpoint(tmp_path):
+    base = small()
+    layer = base.model.layers[0].mlp.up_proj
+    get_peft_model(small(), LoraConfig(target_modules="all-linear")).save_pretrained(tmp_path / "adapter")
+    layer.weight = torch.nn.Parameter(layer.weight.detach().to(torch.float8_e4m3fn))
+    base.save_pretrained(tmp_path / "base")
+    made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path, check=False)
+    assert made.returncode and "quantized checkpoint" in made.stderr
+
+
 def test_the_first_layer_of_a_vision_tower_is_a_matrix_product():
     said = run("adapters_and_offload/patches_as_product.py").stdout
     assert float(said.split()[-1]) < 1e-4
