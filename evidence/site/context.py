@@ -83,7 +83,7 @@ class Context:
         gpus, fitting = dict.fromkeys(self.predicted_for, 0), dict.fromkeys(self.predicted_for, 0)
         for notebook, name, collection in set(wanted):
             for record, entry in self._known(notebook, name, collection):
-                if entry["kind"] == "measured":
+                if entry["kind"] == "measured" and record.machine in said:
                     said[record.machine] += 1
                     values[record.machine] += has_value((record, entry))
                 for gpu, found in entry.get("on", {}).items():
