@@ -145,6 +145,9 @@ def _check_length(options, config, path):
 
 
 def setting_of(options, gpu):
+    from . import communication
+    from .predict import link_peak
+    from .roofline import processor
     from .rows import Setting
 
     if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
@@ -159,7 +162,8 @@ def setting_of(options, gpu):
         accumulation=options.accumulation,
         optimizer=options.optimizer,
         precision="tf32" if options.dtype == "fp32" else "bf16",
-        link=(options.link or 0) * 1e9,
+        network=communication.adapter(processor(gpu)),
+        link=link_peak(gpu, (options.link or 0) * 1e9) if options.gpus > 1 else 0.0,
     )
 
 

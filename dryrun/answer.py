@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 
-from . import device_memory, predict
+from . import communication, device_memory, predict
 from .config_file import language_model
 from .hardware import accelerator
 from .roofline import processor
@@ -118,6 +118,7 @@ def lines(now, found):
     yield f"{'total':24}{now.needed.expected / GiB:10,.2f}   up to {now.needed.high / GiB:,.2f}"
     yield f"{'of the GPU':24}{size / GiB:10,.2f}   {verdict(now.needed, size)}"
     yield ""
+    yield from _links(now.setting)
     yield from _speed(now.prediction)
     if found:
         yield ""
@@ -134,6 +135,16 @@ def verdict(needed, size):
     if needed.fits(size):
         return "it fits"
     return "it may fit: that depends on what the allocator cannot fill" if needed.expected <= size else "it does not fit"
+
+
+def _links(setting):
+    """What is assumed of the links, where a step uses them."""
+    if setting.gpus == 1:
+        return
+    link, network = communication.assumed(setting)
+    yield f"{'link between GPUs':24}{link / 1e9:10,.1f}   GB/s in one direction (--link: as you measured it)"
+    if setting.nodes > 1:
+        yield f"{'network of each GPU':24}{network / 1e9:10,.1f}   GB/s, as published clusters have it"
 
 
 def _speed(found):

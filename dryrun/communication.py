@@ -15,6 +15,9 @@ from .roofline import processor
 PCIE = 31.5e9  # bytes/s in one direction, version 4 with 16 lanes, where a GPU has no other link
 ADAPTER = {"hopper": 50e9, "blackwell": 50e9}  # bytes/s of a GPU's network adapter in published clusters
 OLDER_ADAPTER = 25e9
+# Of a slot's peak, what collectives reach that pass through host memory. GeForce cards have no peer-to-peer access. Derived
+# from two runs of GPT-2 on TITAN RTX, of which one had no such access; notebooks/many_gpus.py has the arithmetic.
+STAGED = 0.21
 REDUCED_IN_LAYER = 2  # all-reduces of activations in each direction of a layer under tensor parallelism
 
 
@@ -94,9 +97,20 @@ def _link(gpu, setting):
     return setting.link or gpu.link or PCIE
 
 
+def assumed(setting):
+    """(bytes/s of the link between GPUs, bytes/s of each GPU's share of the network) at their peaks."""
+    gpu = processor(setting.gpu)
+    return _link(gpu, setting), _adapter(gpu, setting)
+
+
 def _adapter(gpu, setting):
     """Bytes per second that a GPU's share of the network takes."""
-    return setting.network or setting.link or ADAPTER.get(gpu.architecture, OLDER_ADAPTER)
+    return setting.network or setting.link or adapter(gpu)
+
+
+def adapter(gpu):
+    """Bytes/s of a GPU's share of the network in published clusters."""
+    return ADAPTER.get(gpu.architecture, OLDER_ADAPTER)
 
 
 def _tensor_parallel(traced, workload, setting, gpu):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from . import device_memory, models, predict
 from .answer import GiB, usable
-from .communication import experts_of
-from .hardware import GPUS, LINKS, accelerator, bytes_per_second, known
+from .communication import STAGED, experts_of
+from .hardware import GPUS, LINKS, bytes_per_second, known
 from .plan_rows import SAME, strategies
 from .roofline import processor
 from .rows import Setting
@@ -22,9 +22,6 @@ from .workload import Workload, config_of, traced
 
 __all__ = ["GPUS", "LINKS", "STAGED", "Option", "plan", "seconds"]
 
-# Of a slot's peak, what collectives reach that pass through host memory. GeForce cards have no peer-to-peer access. Derived
-# from two runs of GPT-2 on TITAN RTX, of which one had no such access; notebooks/many_gpus.py has the arithmetic.
-STAGED = 0.21
 PRECISIONS = ("mixed", "bf16")
 
 
@@ -283,11 +280,7 @@ def _shape(workload):
 
 def _link(gpu, given):
     """Bytes/s at the peak of the link, in one direction."""
-    if given is None:
-        row = accelerator(gpu.name)
-        staged = row.name.startswith(("GeForce", "TITAN"))
-        return (STAGED * gpu.link / _share()) if staged else gpu.link
-    return _bytes(given, "link")
+    return predict.link_peak(gpu.name) or gpu.link if given is None else _bytes(given, "link")
 
 
 def _network(given, adapters, gpus):

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from . import communication
+from .hardware import accelerator
 from .kernels import Kernel
 from .roofline import Table, bandwidth_share, processor
 from .rows import WEIGHT_BYTES, Setting, klass_of
@@ -107,9 +108,20 @@ class Step:
             accumulation=accumulation,
             optimizer=optimizer if self.workload.kind == "train" else "",
             precision="tf32" if self.workload.weights == "float32" and not self.workload.autocast else precision,
-            link=link,
+            link=link_peak(gpu, link) if gpus > 1 else 0.0,
+            network=communication.adapter(processor(gpu)),
         )
         return prediction(self.traced, self.workload, setting)
+
+
+def link_peak(gpu, measured=0.0):
+    """Bytes/s that stand for the peak of the link between GPUs, in one direction; 0 where that of the data sheet does. What was
+    measured is below the peak already. GeForce cards have no access to each other: their bytes pass through host memory."""
+    share = fitted()["constants"]["link"]
+    if measured:
+        return measured / share
+    staged = accelerator(gpu).name.startswith(("GeForce", "TITAN"))
+    return communication.STAGED * (processor(gpu).link or communication.PCIE) / share if staged else 0.0
 
 
 def training_step(model, batch, length, **options):

@@ -6,6 +6,7 @@ import pytest
 
 from dryrun import __main__ as command
 from dryrun import answer, predict
+from dryrun.plan import plan
 
 QUICK = ["--sequence", "512", "--batch", "1"]
 
@@ -145,3 +146,15 @@ def test_a_cache_that_cannot_be_written_costs_no_answer(capsys, monkeypatch, tmp
     monkeypatch.setenv("DRYRUN_CACHE", str(tmp_path / "file"))
     assert command.main(["--model", "gpt2", "--gpu", "t4", *QUICK]) == 0
     assert "tokens per second" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("gpu", "link"), [("rtx-4090", None), ("a100-sxm4-80", None), ("rtx-3090", 1.0)])
+def test_the_command_python_and_the_plan_answer_alike_for_many_gpus(capsys, gpu, link):
+    given = [] if link is None else ["--link", str(link)]
+    said = as_json(capsys, "--model", "llama3.2-1b", "--gpu", gpu, *QUICK, "--gpus", "2", *given)
+    step = predict.training_step("llama3.2-1b", 1, int(QUICK[QUICK.index("--sequence") + 1]), checkpointing=0)
+    python = step.on(gpu, gpus=2, link=(link or 0) * 1e9)
+    assert said["seconds"] == python.seconds
+    options = plan("llama3.2-1b", gpu, 2, length=step.workload.length, precision="bf16", checkpointing=False, link=link, only="FSDP2")
+    (found,) = (option for option in options if option.strategy == "FSDP2")
+    assert found.prediction.seconds == pytest.approx(python.seconds, rel=1e-9)
