@@ -13,7 +13,8 @@ checkpoint, adapter, merged = map(Path, sys.argv[1:4])  # folders; of a model on
 settings = json.loads((adapter / "adapter_config.json").read_text())
 start = settings.get("init_lora_weights")
 changes_base = isinstance(start, str) and start not in ("gaussian", "eva", "orthogonal")  # as PiSSA does, and OLoRA
-if settings["peft_type"] != "LORA" or settings.get("use_dora") or settings.get("alpha_pattern") or changes_base:
+more = any(settings.get(name) for name in ("use_dora", "alpha_pattern", "fan_in_fan_out"))  # the last: GPT-2's transpose
+if settings["peft_type"] != "LORA" or more or changes_base:
     sys.exit("only plain LoRA is a sum of two factors: take merge_and_unload")
 
 # --8<-- [start:merge]

@@ -31,6 +31,8 @@ from transformers import (
     FalconMambaConfig,
     FineGrainedFP8Config,
     GgufConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
     GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
@@ -586,6 +588,14 @@ def test_merging_file_by_file_refuses_an_adapter_whose_start_changed_the_base(st
     model.save_pretrained(tmp_path / "adapter")
     made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path, check=False)
     assert made.returncode and "take merge_and_unload" in made.stderr and not (made.folder / "merged").exists()
+
+
+def test_merging_file_by_file_refuses_layers_that_store_the_transpose(tmp_path):
+    base = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=50))
+    base.save_pretrained(tmp_path / "base")
+    get_peft_model(base, LoraConfig(target_modules=["c_proj"])).save_pretrained(tmp_path / "adapter")
+    made = run("adapters_and_offload/merge_by_file.py", "base", "adapter", "merged", start=tmp_path, check=False)
+    assert made.returncode and "take merge_and_unload" in made.stderr
 
 
 def test_merging_file_by_file_refuses_a_quantized_checkpoint(tmp_path):
