@@ -237,17 +237,23 @@ def test_a_link_that_was_measured_takes_the_place_of_the_data_sheet():
         ),
     ],
 )
-def test_a_file_that_is_no_result_is_one_line(tmp_path, text, message):
+def test_a_file_that_is_no_result_is_one_line(tmp_path, capsys, text, message):
     path = tmp_path / "bench.json"
     path.write_text(text)
-    with pytest.raises(SystemExit, match=message) as caught:
-        command.main(["--model", "gpt2", "--machine", str(path)])
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    line = refused(capsys, "--model", "gpt2", "--machine", str(path))
+    assert str(path) in line and message in line
 
 
-def test_another_gpu_than_that_of_the_file_is_refused(tmp_path):
+def test_another_gpu_than_that_of_the_file_is_refused(tmp_path, capsys):
     path = written(tmp_path, of_gpu())
-    with pytest.raises(SystemExit, match="was measured on rtx-4090: leave --gpu out"):
-        command.main(["--model", "gpt2", "--machine", str(path), "--gpu", "l4"])
-    with pytest.raises(SystemExit, match="there is no such file"):
-        command.main(["--model", "gpt2", "--machine", str(tmp_path / "gone.json")])
+    line = refused(capsys, "--model", "gpt2", "--machine", str(path), "--gpu", "l4")
+    assert "was measured on rtx-4090: leave --gpu out" in line
+    line = refused(capsys, "--model", "gpt2", "--machine", str(tmp_path / "gone.json"))
+    assert "there is no such file" in line
+
+
+def refused(capsys, *arguments):
+    """The one line that the command says before it ends with status 2."""
+    assert command.main(list(arguments)) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
