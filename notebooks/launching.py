@@ -182,7 +182,7 @@ def resume(path, model, optimizer, device):
     """Loads the checkpoint where there is one; returns the step to begin with, the same on all ranks."""
     first = 0
     if path.exists():  # on a file system that every node sees
-        state = torch.load(path, map_location=device)
+        state = torch.load(path, map_location="cpu")  # three times the weights: no second copy on the GPU
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]

@@ -155,9 +155,9 @@ TRAIN = [
     Shows("throughput/compile_pytorch.py", "new", compiled=True),
     Shows("throughput/compile_accelerate.py", "new", compiled=True),
 ]
-GENERATE = [
+GENERATE = [  # but chunked.py, which counts forward passes, and would count the one that judges it
     Shows("inference_one_gpu/speculative.py", "new", greedy=1),
-    *[Shows(f"inference_one_gpu/{name}.py", greedy=1) for name in ("batches", "chunked", "first_and_later", "prefix")],
+    *[Shows(f"inference_one_gpu/{name}.py", greedy=1) for name in ("batches", "first_and_later", "prefix")],
     *[Shows(f"{page}/caches.py", greedy=0.9) for page in ("inference_one_gpu", "cpu_inference")],  # some caches round
     Shows("inference_one_gpu/static_cache.py", greedy=1, compiled=True),
     *[Shows(f"cpu_inference/{name}.py", greedy=1) for name in ("batches", "first_token", "precision", "speculative")],
