@@ -63,10 +63,10 @@ def test_the_program_prints_the_four_examples_and_that_of_its_reader():
 
 def test_the_advice_of_the_page_is_that_of_the_plan():
     first = {name: next(iter(options)) for name, options in examples().items()}
-    assert (first["seven"], first["slow"], first["two"]) == ("FSDP2", "QLoRA x FSDP2", "ZeRO-1")
+    assert (first["seven"], first["slow"], first["two"]) == ("FSDP2", "QLoRA x FSDP2", "PP 2")
     assert not any(option.fits for option in examples()["seventy"].values())
     text = (SNIPPETS.parent / "docs/training/many-gpus.md").read_text(encoding="utf-8")
-    for words in ("Take FSDP2.", "What fits is QLoRA under FSDP2", "Take ZeRO-1."):
+    for words in ("Take FSDP2.", "What fits is QLoRA under FSDP2"):
         assert words in text
 
 
@@ -101,9 +101,10 @@ def test_72b_over_two_slow_nodes_trains_adapters_and_does_not_wait():
         assert option.prediction.parts["communication"] < 0.1 * option.seconds
 
 
-def test_one_step_of_the_1b_model_fits_under_zero_1_and_not_under_ddp():
+def test_one_step_of_the_1b_model_may_fit_under_zero_1_which_sends_less_than_fsdp2():
     two = examples()["two"]
-    assert two["ZeRO-1"].fits and not two["DDP"].fits
+    assert two["ZeRO-1"].needed.expected < 24 * 2**30 < two["ZeRO-1"].needed.high
+    assert two["PP 2"].fits and not two["DDP"].fits
     assert two["FSDP2"].seconds > 1.5 * two["ZeRO-1"].seconds
 
 
