@@ -30,6 +30,12 @@ def test_four_requests_at_once_are_all_answered():
     assert "[8, 8, 8, 8]" in run("servers/own.py").stdout
 
 
+def finished(coroutine):
+    """What the coroutine returns, run on an event loop of its own: playwright's keeps running in the thread of the tests."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, coroutine).result()
+
+
 @pytest.fixture(scope="module")
 def own():
     """The program of the page, and its queue at work."""
@@ -47,7 +53,7 @@ def test_requests_at_the_same_time_get_the_tokens_that_each_gets_alone(own):
     async def together():
         return await asyncio.gather(*(made.answer(manager, ids) for ids in prompts))
 
-    for ids, tokens in zip(prompts, asyncio.run(together()), strict=True):
+    for ids, tokens in zip(prompts, finished(together()), strict=True):
         alone = made.model.generate(torch.tensor([ids]), generation_config=made.greedy)
         assert alone[0, len(ids) :].tolist() == tokens
 
@@ -64,7 +70,7 @@ def test_what_is_ready_before_its_handler_is_registered_never_reaches_it(own):
         await asyncio.sleep(0.5)
         return heard
 
-    assert asyncio.run(asyncio.wait_for(late(), 60)) == []
+    assert finished(asyncio.wait_for(late(), 60)) == []
     assert manager.get_result("late", timeout=10).generated_tokens
 
 
@@ -79,16 +85,16 @@ def test_a_request_to_a_worker_that_has_stopped_fails_at_once():
     with made.model.continuous_batching_context_manager(
         made.greedy, continuous_batching_config=made.batching
     ) as manager:
-        asyncio.run(made.answer(manager, [5, 6, 7]))
+        finished(made.answer(manager, [5, 6, 7]))
     with pytest.raises(RuntimeError, match="the worker has stopped"):
-        asyncio.run(asyncio.wait_for(made.answer(manager, [5, 6, 7]), 10))
+        finished(asyncio.wait_for(made.answer(manager, [5, 6, 7]), 10))
 
 
 def test_a_request_that_takes_too_long_is_cancelled_and_the_queue_goes_on(own):
     made, manager = own
     with pytest.raises(TimeoutError):
-        asyncio.run(made.answer(manager, [5, 6, 7], new=400, seconds=0.01))
-    assert len(asyncio.run(made.answer(manager, [5, 6, 7]))) == 8
+        finished(made.answer(manager, [5, 6, 7], new=400, seconds=0.01))
+    assert len(finished(made.answer(manager, [5, 6, 7]))) == 8
 
 
 def test_questions_of_readers_have_a_section_each():
