@@ -91,7 +91,7 @@ def predicted(options):
 
 def _of_machine(options):
     """Constants that `bench` measured; the GPU and the link that it names go into the options."""
-    from . import own_machine, predict
+    from . import own_machine, timing
     from .hardware import accelerator
 
     found = own_machine.read(options.machine)
@@ -99,7 +99,7 @@ def _of_machine(options):
         raise ValueError(f"--gpu {options.gpu}: {options.machine} was measured on {found['gpu']}: leave --gpu out")
     options.gpu = found["gpu"]
     options.link = options.link or own_machine.link(found) / 1e9
-    return own_machine.own_constants(found, predict.fitted()["constants"])
+    return own_machine.own_constants(found, timing.fitted()["constants"])
 
 
 def workload_of(options):
@@ -146,9 +146,9 @@ def _check_length(options, config, path):
 
 def setting_of(options, gpu):
     from . import communication
-    from .predict import link_peak
     from .roofline import processor
     from .rows import Setting
+    from .timing import link_peak
 
     if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
         what = f"--gpus {options.gpus}: no whole number of nodes of {options.gpus_per_node}"
@@ -179,7 +179,7 @@ def report(options):
 
     import torch
 
-    from .trace import training_step
+    from .tracing import training_step
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.dtype, torch.float32)
     try:
@@ -203,7 +203,7 @@ def report(options):
 
 def lines(step, model_class, options):
     """The report, line by line."""
-    from .trace import GiB
+    from .tracing import GiB
 
     checkpointing = "with" if options.checkpointing else "without"
     yield f"{model_class.__name__}, {step.parameters / 1e9:,.3g} billion parameters"

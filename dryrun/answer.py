@@ -3,8 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 
-from . import communication, device_memory, predict
-from .config_file import language_model
+from . import communication, device_memory, models, timing
 from .hardware import accelerator
 from .roofline import processor
 from .rows import Setting
@@ -22,7 +21,7 @@ class Answer:
     setting: Setting
     traced: object
     needed: device_memory.Needed
-    prediction: predict.Prediction
+    prediction: timing.Prediction
     constants: dict | None = None  # of one machine, by `bench`; None: the fitted ones
 
     @property
@@ -37,8 +36,8 @@ def usable(gpu):
 
 def answer(workload, setting, constants=None):
     what = traced(workload)
-    needed = device_memory.needed(what, workload, setting, predict.fitted()["memory"])
-    found = predict.prediction(what, workload, setting, constants)
+    needed = device_memory.needed(what, workload, setting, timing.fitted()["memory"])
+    found = timing.prediction(what, workload, setting, constants)
     return Answer(workload, setting, what, needed, found, constants)
 
 
@@ -106,7 +105,7 @@ def lines(now, found):
     count = f"{now.setting.gpus} x " if now.setting.gpus > 1 else ""
     yield f"{title(now.workload)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
     yield f"{now.workload.batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
-    if left_out := left_out_of(now.workload.model):
+    if left_out := models.left_out(now.workload.model):
         yield f"the part that reads and writes text, without {left_out}"
     yield ""
     yield f"{'Memory at the peak':24}{'GiB':>10}"
@@ -167,16 +166,6 @@ def _change(now, what, option, then):
     return f"  {what:26} {speed}, {memory}, {'fits' if then.fits else 'does not fit'}   ({option})"
 
 
-def left_out_of(model):
-    """In words, the parts of a model that are not traced, or ""."""
-    if not model.startswith("{") or "model_type" not in json.loads(model):
-        return ""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    values = json.loads(model)
-    return language_model(CONFIG_MAPPING[values["model_type"]].from_dict(values))[1]
-
-
 def title(workload):
     if not workload.model.startswith("{"):
         return workload.model
@@ -189,7 +178,7 @@ def as_json(now, found):
         "gpu": processor(now.setting.gpu).name,
         "gpus": now.setting.gpus,
         "model": title(now.workload),
-        "left_out": left_out_of(now.workload.model),
+        "left_out": models.left_out(now.workload.model),
         "parameters": now.traced.parameters,
         "trained": now.traced.trainable,
         "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},

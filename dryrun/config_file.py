@@ -56,6 +56,13 @@ def read_config(path):
         raise ValueError(f"{path}: transformers refuses these values: {one_line(error)}") from error
 
 
+def configuration(values):
+    """The transformers configuration of the fields of a config.json."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[values["model_type"]].from_dict(values)
+
+
 def _check_sizes(values, path, depth=0, name=""):
     """Refuses what no model has, before it takes hours or gigabytes to build."""
     if depth > DEEPEST:

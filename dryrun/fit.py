@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import device_memory, predict, published
+from . import device_memory, published, timing
 from .hardware import accelerator
 from .roofline import processor
 from .rows import klass_of, run_of
@@ -93,7 +93,7 @@ class Judged:
     """Rows that can be predicted, their runs and what was measured."""
 
     rows: list = field(default_factory=list)
-    runs: predict.Runs = field(default_factory=predict.Runs)
+    runs: timing.Runs = field(default_factory=timing.Runs)
     classes: list = field(default_factory=list)
     problems: list = field(default_factory=list)
 
@@ -381,7 +381,7 @@ def main():
     """Writes data/constants.json."""
     result = everything(published.rows())
     text = json.dumps(result, indent=1)
-    predict.CONSTANTS.write_text(text + "\n", encoding="utf-8")
-    predict.fitted.cache_clear()
-    print(f"{predict.CONSTANTS}: {result['rows']} rows; {json.dumps(result['constants'])}")
+    timing.CONSTANTS.write_text(text + "\n", encoding="utf-8")
+    timing.fitted.cache_clear()
+    print(f"{timing.CONSTANTS}: {result['rows']} rows; {json.dumps(result['constants'])}")
     return 0

@@ -8,7 +8,7 @@ A model's values all come from its configuration. Rates are decimal: 1 GB/s = 1e
 24 GB, and is 24 GiB: `bytes` has what a program can use.
 
 - links: peak in one direction; NVLink: all links of a GPU together; networks: one adapter
-- `GPUS`: what `dryrun.plan` needs of each accelerator; `tflops` is the dense 16-bit peak, `link` leads to the GPUs of a node
+- `GPUS`: what `dryrun.planner` needs of each accelerator; `tflops` is the dense 16-bit peak, `link` leads to the GPUs of a node
 """
 
 import difflib

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import predict
+from . import timing
 from .fit import family_of, fold_of, judged, of_group, pairs_of, source_of
 
 PATH = Path(__file__).with_name("data") / "judged.json"
@@ -80,7 +80,7 @@ def judge(data):
     seconds = {name: np.zeros(len(data.rows)) for name in UNSEEN}
     classes = [None] * len(data.rows)
     for name, of in UNSEEN.items():
-        held, groups = predict.fitted()["held_out"][name], np.array([str(of(row)) for row in data.rows])
+        held, groups = timing.fitted()["held_out"][name], np.array([str(of(row)) for row in data.rows])
         for group in set(groups):
             constants, mine = of_group(held, group), groups == group
             seconds[name][mine] = data.runs.seconds(constants)[mine]
@@ -89,7 +89,7 @@ def judge(data):
                 classes = [now[place] if mine[place] else klass for place, klass in enumerate(classes)]
     found = []
     for place, row in enumerate(data.rows):
-        value, (low, high) = seconds["source"][place], predict.band(classes[place], source_of(row))
+        value, (low, high) = seconds["source"][place], timing.band(classes[place], source_of(row))
         shown = (value, value * low, value * high, seconds["fold"][place], seconds["family"][place])
         found.append(Judged(row["id"], classes[place], *(float(f"{number:.4g}") for number in shown)))
     return found

@@ -9,6 +9,8 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from . import config_file
+
 DATA = Path(__file__).with_name("data") / "configurations.json"
 LARGEST = {"layers": 1000, "hidden": 1_000_000, "ffn": 4_000_000, "vocab": 10_000_000, "experts": 10_000}
 NEEDED = ("hidden", "layers", "heads", "ffn", "vocab")
@@ -47,9 +49,36 @@ EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  #
 
 def is_mixture(model):
     """Whether a model, by name, sizes or the text of a config.json, is a mixture of experts."""
-    values = json.loads(model) if model.startswith("{") else _table()[known(model)]["fields"]
+    values = values_of(model)
     text = values.get("text_config")
     return any(part.get(name) for part in (values, text if isinstance(text, dict) else {}) for name in EXPERTS)
+
+
+def values_of(model):
+    """The fields of its configuration, given a name, sizes or the text of a config.json."""
+    if model.startswith("{"):
+        return json.loads(model)
+    row = _table()[known(model)]
+    return row.get("config") or row["fields"]
+
+
+def left_out(model):
+    """In words, the parts of a model that are not traced: "vision", or ""."""
+    values = values_of(model)
+    return config_file.language_model(config_file.configuration(values))[1] if "model_type" in values else ""
+
+
+def stored_in(model):
+    """The format of the published weights, where their configuration says that they are quantized: "awq", "mxfp4", or ""."""
+    values = values_of(model)
+    parts = (values, values.get("text_config"))
+    said = next((part["quantization_config"] for part in parts if isinstance(part, dict) and part.get("quantization_config")), {})
+    return str(said.get("quant_method", "a format of its own")) if said else ""
+
+
+def addresses():
+    """{name: the page of its config.json} of every model in the table."""
+    return {name: row["source"] for name, row in _table().items()}
 
 
 @lru_cache(maxsize=1)
@@ -81,9 +110,17 @@ def configuration(name, length=None):
     import transformers
 
     row = _table()[known(name)]
+    if "config" in row:
+        return of_config(row["config"], length)
     model_class = getattr(transformers, row["class"])
     config = model_class.config_class(**row["fields"])
     return model_class, with_positions(config, length)
+
+
+def of_config(values, length=None):
+    """(transformers class, configuration) that a config.json means: of a model with images or sound the part with text."""
+    config, _ = config_file.language_model(config_file.configuration(values))
+    return config_file.class_of(config, Path("config.json")), with_positions(config, length)
 
 
 def with_positions(config, length):

@@ -1,11 +1,11 @@
 """Memory of one rank and bytes of every collective of a training step on W ranks, in one process and without a GPU.
 
 PyTorch's *fake* process group plays rank 0 of W: its collectives return at once and send nothing. On the fake tensors of
-`dryrun.trace` the real sharding code runs (`fully_shard`, `parallelize_module`), on shards of the real size. A tracker
+`dryrun.tracing` the real sharding code runs (`fully_shard`, `parallelize_module`), on shards of the real size. A tracker
 adds up what this rank holds and what it hands to each collective. So rank 0 of 1,024 takes seconds and one process.
 
 What is *not* in these figures: the allocator's rounding, workspaces and buffers of NCCL, the CUDA context (as in
-`dryrun.trace`), and tensors that an asynchronous stream keeps alive after the Python code let go of them. Time is not
+`dryrun.tracing`), and tensors that an asynchronous stream keeps alive after the Python code let go of them. Time is not
 traced. Rank 0 represents all ranks: no other rank has a larger shard.
 """
 
@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore  # private: it registers the backend "fake"
 
-from . import depth, trace
+from . import depth, tracing
 from .collectives import Collective, RankTracker
 from .gpu_operators import GpuOperators
 from .strategies import (
@@ -33,7 +33,7 @@ from .strategies import (
     run_first_stage,
     run_micro_batches,
 )
-from .trace import Trace, fake, language_batch
+from .tracing import Trace, fake, language_batch
 
 
 @dataclass
@@ -85,7 +85,7 @@ def rank_step(
     """Traces one training step of rank 0 of `ranks`. Returns a `RankTrace`.
 
     strategy: a name in `STRATEGIES`. model_class, config, activation_checkpointing, optimizer, accumulation, attention:
-    as in `trace.training_step`. batch_size: sequences per rank and micro-batch (all ranks of a tensor-parallel group
+    as in `tracing.training_step`. batch_size: sequences per rank and micro-batch (all ranks of a tensor-parallel group
     work on the same ones).
     shard: for "hsdp", the ranks that share one set of weights. tensor: for "tp_fsdp2", the ranks that split a matrix.
     sequence_parallel: with tensor parallelism, splits norms and residuals along the sequence too.
@@ -96,28 +96,28 @@ def rank_step(
     embedding_apart: under FSDP the embedding is a unit of its own, as in `from_pretrained`.
     """
     _check(config, strategy, ranks, shard, tensor, sequence_length, sequence_parallel, whole_gradients)
-    make = trace.optimizer_function(optimizer)
+    make = tracing.optimizer_function(optimizer)
     compute = None if compute == dtype else compute
     autocast = torch.autocast("cpu", dtype=compute, enabled=compute is not None and strategy not in SHARDED)
     started = time.perf_counter()
     with _fake_ranks(ranks), contextlib.ExitStack() as stack:
         mesh, dimensions = device_mesh(strategy, ranks, shard, tensor)  # before fake(): it reads values
         stack.enter_context(fake())
-        stack.enter_context(GpuOperators(trace.kernels(attention)))
+        stack.enter_context(GpuOperators(tracing.kernels(attention)))
         model, parameters = rank_model(model_class, config, strategy, ranks, dtype, attention)
         model.train()
         if activation_checkpointing:
-            trace.checkpoint_layers(model, int(activation_checkpointing))
+            tracing.checkpoint_layers(model, int(activation_checkpointing))
         distribute(model, strategy, mesh, compute, reduce, sequence_parallel, embedding_apart)
         optimizer = make_optimizer(model, make)
-        trace.create_state(model, optimizer)
+        tracing.create_state(model, optimizer)
         buckets = Buckets(model, mesh.get_group(), bucket_view) if strategy == "ddp" else None
         batch = language_batch(model, batch_size, sequence_length)
         if sequence_parallel:  # the model would count positions from 0 in its part of the sequence
             batch["position_ids"] = torch.arange(sequence_length).unsqueeze(0)
         result = RankTrace(parameters=parameters, strategy=strategy, ranks=ranks)
         with RankTracker(model, optimizer, batch, dimensions) as tracker:
-            trace.end_part_in_mid_backward(model, tracker)
+            tracing.end_part_in_mid_backward(model, tracker)
             if buckets:
                 tracker._claim("gradient buckets", buckets.flat)
             if strategy == "pp":
@@ -169,13 +169,13 @@ def _fake_ranks(ranks):
 
 def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel, whole_gradients):
     if strategy in ("zero1", "zero2"):
-        raise ValueError(f"strategy={strategy!r} is DeepSpeed's own code, which is not traced: see dryrun.plan")
+        raise ValueError(f"strategy={strategy!r} is DeepSpeed's own code, which is not traced: see dryrun.planner")
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy={strategy!r}: choose one of {', '.join(STRATEGIES)}")
     if whole_gradients and strategy not in SHARDED:
         raise ValueError(f"whole_gradients=True: {strategy} shards no gradients: take one of {', '.join(SHARDED)}")
     if ranks < 2:
-        raise ValueError(f"ranks={ranks}: take at least 2, or trace.training_step for one")
+        raise ValueError(f"ranks={ranks}: take at least 2, or tracing.training_step for one")
     for name, size, needed in (("shard", shard, "hsdp"), ("tensor", tensor, "tp_fsdp2")):
         if strategy == needed and (not size or ranks % size):
             raise ValueError(f"{name}={size}: {strategy} on {ranks} ranks needs a divisor of {ranks}")

@@ -6,6 +6,7 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 import json
 from dataclasses import dataclass
 
+from .formats import WEIGHT_BYTES
 from .models import is_mixture
 from .roofline import processor
 from .workload import Workload
@@ -24,10 +25,6 @@ EAGER_FRAMEWORKS = (
 )
 FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
 GRAPHS = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
-WEIGHT_BYTES = {
-    "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "int8": 1.0, "q8_0": 8.5 / 8, "int4-32": 0.5 + 4 / 32, "int4-64": 0.5 + 4 / 64,
-    "int4-128": 0.5 + 4 / 128, "q4_k_m": 4.85 / 8, "q4_0": 4.5 / 8, "fp8": 1.0, "nf4": 0.5 + 1 / 16,
-}  # fmt: skip
 OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
 KINDS = {"prefill": "forward"}
 NOT_BEFORE_AMPERE, BEFORE_AMPERE = ("bf16", "fp8", "mxfp8"), ("pascal", "volta", "turing")

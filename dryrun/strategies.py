@@ -18,7 +18,7 @@ from torch.distributed.tensor.parallel import (
 )
 from transformers import AutoModel
 
-from . import trace
+from . import tracing
 
 STRATEGIES = {
     "ddp": "every rank holds everything; gradients are all-reduced in buckets",
@@ -49,14 +49,14 @@ def device_mesh(strategy, ranks, shard, tensor):
 
 def rank_model(model_class, config, strategy, ranks, dtype, attention):
     """The model of this rank before it is distributed, and the number of parameters of the whole model."""
-    implementation = trace.implementation(attention)
-    whole = trace.build_model(model_class, config, dtype, implementation)
+    implementation = tracing.implementation(attention)
+    whole = tracing.build_model(model_class, config, dtype, implementation)
     parameters = sum(p.numel() for p in whole.parameters())
     if strategy != "pp":
         return whole, parameters
     first = copy.deepcopy(config)
     first.num_hidden_layers = config.num_hidden_layers // ranks
-    stage = trace.build_model(AutoModel, first, dtype, implementation)
+    stage = tracing.build_model(AutoModel, first, dtype, implementation)
     stage.norm = torch.nn.Identity()  # it belongs to the last stage
     return stage, parameters
 
@@ -103,7 +103,7 @@ def shard(model, mesh, compute, reduce, keep, embedding_apart=False):
     """
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
     options = {"mesh": mesh, "mp_policy": policy, "reshard_after_forward": False if keep else None}
-    for module in [*[model.get_input_embeddings()] * embedding_apart, *trace.layers_of(model)]:
+    for module in [*[model.get_input_embeddings()] * embedding_apart, *tracing.layers_of(model)]:
         fully_shard(module, **options)
     fully_shard(model, **options)
 

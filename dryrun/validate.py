@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from . import predict, published
+from . import published, timing
 from .fit import groups_of, judged, of_group, pairs_of
 from .judged import UNSEEN, medians
 
@@ -30,7 +30,7 @@ def main(path=None):
     if not data.rows:
         sys.exit("error: no row of these can be predicted: see the lines above")
     if path:
-        report(data, predict.prediction_errors(data, predict.fitted()["constants"]))
+        report(data, timing.prediction_errors(data, timing.fitted()["constants"]))
     else:
         cross_validated(data)
     return 0
@@ -45,7 +45,7 @@ def read(path):
 
 
 def cross_validated(data):
-    held = predict.fitted()["held_out"]
+    held = timing.fitted()["held_out"]
     found = {name: held_out(data, held[name], of) for name, of in UNSEEN.items()}
     for name, what in (("family", "GPU family"), ("source", "source")):
         print(f"without the {what} of the row: {summary(*found[name])}")
@@ -57,7 +57,7 @@ def cross_validated(data):
 
 def asked(data, errors):
     """Prints the median errors that were asked for before anything was fitted, beside those reached."""
-    classes = data.runs.classes(predict.fitted()["constants"])
+    classes = data.runs.classes(timing.fitted()["constants"])
     print(f"{'median error':44}{'asked':>6} {'row':>7} {'source':>7} {'family':>7}  (what the constants had not seen)")
     for wanted, count, reached in medians(data.rows, classes, errors):
         shown = " ".join(f"{reached[name]:6.1f}%" for name in UNSEEN)
@@ -70,14 +70,14 @@ def held_out(data, constants, of):
     errors, inside = np.zeros(len(groups)), np.zeros(len(groups), bool)
     for group in set(groups):
         mine = groups == group
-        found = predict.prediction_errors(data, of_group(constants, group))
+        found = timing.prediction_errors(data, of_group(constants, group))
         errors[mine], inside[mine] = found[0][mine], found[1][mine]
     return errors, inside
 
 
 def report(data, judged_errors):
     errors, inside = judged_errors
-    classes = np.array(data.runs.classes(predict.fitted()["constants"]))
+    classes = np.array(data.runs.classes(timing.fitted()["constants"]))
     print(TITLE)
     for title, names in (("class", classes), ("GPU", np.array([row["gpu"] for row in data.rows]))):
         print(f"by {title}")

@@ -8,10 +8,10 @@ import itertools
 import json
 from dataclasses import dataclass
 
-from . import judged, predict, published
+from . import judged, published, timing
 from .device_memory import states
 from .fit import of_group
-from .plan import plan
+from .planner import plan
 from .rows import run_of
 from .workload import traced
 
@@ -78,8 +78,8 @@ def _step(row, strategy, network, why):
         fused_loss=workload.fused_loss,
         only=strategy,
     )
-    unseen = of_group(predict.fitted()["held_out"]["source"], row["source"])
-    found = predict.prediction(traced(option.workload), option.workload, option.setting, unseen)
+    unseen = of_group(timing.fitted()["held_out"]["source"], row["source"])
+    found = timing.prediction(traced(option.workload), option.workload, option.setting, unseen)
     everywhere = row["gpus"] if row["unit"] == "tokens/s" else 1
     what = f"{row['model']}, {row['gpus']} x {row['gpu']}, {row['seq']} tokens, {strategy}"
     return Compared(what, row["value"] / everywhere, found.tokens_per_second / row["gpus"], "tokens/s per GPU", why)

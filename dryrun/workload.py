@@ -22,13 +22,12 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.initialization import no_init_weights
 
-from . import adapters, depth, models, trace
-from .config_file import class_of, language_model
+from . import adapters, depth, models, tracing
 from .gpu_operators import GpuOperators
 from .kernels import Kernels, Recorder, deep, eager, fused
 from .tracker import Tracker
 
-TRACING = ("kernels.py", "workload.py", "adapters.py", "trace.py", "tracker.py", "gpu_operators.py", "depth.py", "models.py",
+TRACING = ("kernels.py", "workload.py", "adapters.py", "tracing.py", "tracker.py", "gpu_operators.py", "depth.py", "models.py",
            "config_file.py")  # fmt: skip
 OLD_ATTENTION = "attention_of_2020"
 FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
@@ -58,7 +57,7 @@ class Workload:
     targets: str = ""
     four_bit: bool = False
     loss: str = "model"  # or "sum": of the logits, as some benchmarks take
-    fused_loss: bool = False  # the logits are not kept: see `predict.with_loss_kernels`
+    fused_loss: bool = False  # the logits are not kept: see `timing.with_loss_kernels`
 
 
 @dataclass
@@ -76,7 +75,7 @@ class Traced:
     window_keys: int = 0  # and in layers that keep the last `window` tokens alone
     window: int = 0
     weight_bytes: int = 0  # of the weights that products read, at one byte for each
-    memory: trace.Trace = None
+    memory: tracing.Trace = None
 
     def cache(self, context):
         """Bytes of the KV cache of one sequence of `context` tokens, in 16 bits."""
@@ -88,12 +87,15 @@ def config_of(workload):
     if not workload.model.startswith("{"):
         return models.configuration(workload.model, workload.length)
     values = json.loads(workload.model)
-    if "model_type" not in values:
-        return models.from_sizes(values, workload.length)
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    return models.of_config(values, workload.length) if "model_type" in values else models.from_sizes(values, workload.length)
 
-    config, _ = language_model(CONFIG_MAPPING[values["model_type"]].from_dict(values))
-    return class_of(config, Path("config.json")), models.with_positions(config, workload.length)
+
+@lru_cache(maxsize=64)
+def parameters(model):
+    """How many parameters the traced part of a model has, by name or by the text of a config.json."""
+    model_class, config = config_of(Workload(model, 1, 0))
+    with torch.device("meta"), no_init_weights():
+        return sum(p.numel() for p in tracing.build_model(model_class, config, torch.bfloat16, "eager").parameters())
 
 
 def traced(workload):
@@ -119,7 +121,7 @@ def cache_folder():
 def _key(workload):
     text = repr(workload)
     if not workload.model.startswith("{"):
-        text += json.dumps(models._table()[models.known(workload.model)]["fields"], sort_keys=True)
+        text += json.dumps(models.values_of(workload.model), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -154,7 +156,7 @@ def _deep(low, high, few, number):
         setattr(result, name, round(first + (last - first) * share))
     result.layers = number
     if high.memory is not None:
-        result.memory = depth.line_of([low.memory, high.memory], few, number, trace.Trace())
+        result.memory = depth.line_of([low.memory, high.memory], few, number, tracing.Trace())
     return result
 
 
@@ -165,7 +167,7 @@ def _alike(model_class, text, config):
     """Whether all layers of a model have the same weights and the same kind of attention. Kept by the text of its configuration."""
     if (model_class, text) not in _ALIKE:
         with torch.device("meta"), no_init_weights():
-            layers = trace.layers_of(trace.build_model(model_class, config, torch.bfloat16, "eager"))
+            layers = tracing.layers_of(tracing.build_model(model_class, config, torch.bfloat16, "eager"))
         shapes = {tuple((name, tuple(p.shape)) for name, p in layer.named_parameters()) for layer in layers}
         _ALIKE[model_class, text] = len(shapes) == 1 and len(set(getattr(config, "layer_types", None) or [""])) == 1
     return _ALIKE[model_class, text]
@@ -186,8 +188,8 @@ def _run(workload, model_class, config, number):
     attention = _attention(workload, model_class)
     autocast = getattr(torch, workload.autocast) if workload.autocast else None
     result = Traced(layers=number)
-    with trace.fake(), no_init_weights(), GpuOperators("auto"):
-        model = trace.build_model(model_class, config, getattr(torch, workload.weights), attention)
+    with tracing.fake(), no_init_weights(), GpuOperators("auto"):
+        model = tracing.build_model(model_class, config, getattr(torch, workload.weights), attention)
         model.tie_weights()  # what building without initial values leaves out
         if workload.kind == "train":
             _train(workload, model, autocast, result)
@@ -239,7 +241,7 @@ def _attention(workload, model_class):
         return OLD_ATTENTION
     if not model_class._supports_sdpa:
         return "eager"
-    return trace.implementation("eager" if workload.attention == "eager" else "auto")
+    return tracing.implementation("eager" if workload.attention == "eager" else "auto")
 
 
 def _train(workload, model, autocast, result):
@@ -248,16 +250,16 @@ def _train(workload, model, autocast, result):
         # Without autocast peft still keeps the adapters in fp32; frameworks that train in pure bf16 do not.
         adapters.apply(model, workload.rank, workload.targets, four_bit=workload.four_bit)
     if workload.checkpointing:
-        trace.checkpoint_layers(model, workload.checkpointing)
-    optimizer = trace.OPTIMIZERS["adamw"]([p for p in model.parameters() if p.requires_grad])
-    trace.create_state(model, optimizer)
+        tracing.checkpoint_layers(model, workload.checkpointing)
+    optimizer = tracing.OPTIMIZERS["adamw"]([p for p in model.parameters() if p.requires_grad])
+    tracing.create_state(model, optimizer)
     batch = inputs(workload, model)
     if workload.loss == "sum":
         batch.pop("labels", None)
     recorder = Recorder()
-    result.memory = trace.Trace(parameters=sum(p.numel() for p in model.parameters()))
+    result.memory = tracing.Trace(parameters=sum(p.numel() for p in model.parameters()))
     with Tracker(model, optimizer, batch) as tracker:
-        trace.end_part_in_mid_backward(model, tracker)
+        tracing.end_part_in_mid_backward(model, tracker)
         with recorder:
             with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
                 out = model(**batch)
@@ -308,7 +310,7 @@ def inputs(workload, model):
         return {"input_ids": ids, "start_positions": ends, "end_positions": ends}
     if not type(model).__name__.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel", "Classification")):
         return {"input_ids": ids}
-    return trace.language_batch(model, workload.batch, length)
+    return tracing.language_batch(model, workload.batch, length)
 
 
 def _old_attention(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **kwargs):

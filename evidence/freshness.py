@@ -47,10 +47,10 @@ def _today(path, age):
 
 
 def code_hash(notebook, path):
-    """The hash of a notebook's code, without the install cell and the closing cell."""
+    """The hash of a notebook's code, without the install cell, the closing cell and the imports of our own modules."""
     return hash_of(cell.source for cell in measured_code.code_cells(notebook, path))
 
 
 def hash_of(sources):
     """The SHA-256 of cells of code, in their order."""
-    return hashlib.sha256("\n\n".join(map(measured_code.what_runs, sources)).encode()).hexdigest()
+    return hashlib.sha256("\n\n".join(map(measured_code.without_our_imports, sources)).encode()).hexdigest()

@@ -22,6 +22,7 @@ WRITES_PROGRAM = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)\s*\n")
 # Raise a number when the module measures another thing, or measures it in another way, and so makes its figures old.
 # Leave it when the module is moved, renamed, made faster or easier to read.
 HELPERS = {"evidence.measure": 1, "evidence.launch": 1, "evidence.wire": 1, "dryrun": 1}
+OURS = ("dryrun", "evidence")
 # They carry, name, draw or silence; a call of one of them changes no measurement.
 SHOW = ("evidence", "matplotlib", "logging", "warnings", "IPython")
 
@@ -70,6 +71,25 @@ def what_runs(source):
     if head and head[1].endswith(".py"):
         return head[0] + without_comments(source[head.end() :])
     return source if source.startswith("%%") else without_comments(plain(source))
+
+
+def without_our_imports(source):
+    """What runs of a cell, without its imports of our own modules: where a module lies changes no figure, and what it gives is
+    computed again by tests or counted by a version (`HELPERS`)."""
+    code = what_runs(source)
+    if source.startswith("%%"):
+        return code
+    lines = code.splitlines()
+    for node in reversed(ast.parse(code).body):
+        if _imports_ours(node):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(lines)
+
+
+def _imports_ours(node):
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and node.module.split(".")[0] in OURS
+    return isinstance(node, ast.Import) and all(alias.name.split(".")[0] in OURS for alias in node.names)
 
 
 def plain(source):

@@ -190,8 +190,8 @@ def _own_code(lines):
 
 
 def pair(name):
-    """Takes edits of prose, comments and the install cell over into the .ipynb, whose outputs stay. Returns whether its code
-    is that of the source; where it is not, the file is left as it is, for a run to replace."""
+    """Takes edits of prose, comments, the install cell and imports of our own modules over into the .ipynb, whose outputs stay.
+    Returns whether its code is that of the source; where it is not, the file is left as it is, for a run to replace."""
     path, source = FOLDER / f"{name}.ipynb", read_source(name)
     if not path.exists():
         return False
@@ -221,7 +221,7 @@ def head_of(notebook):
 
 
 def code_of(notebook, path):
-    return [measured_code.what_runs(cell.source) for cell in measured_code.code_cells(notebook, path)]
+    return [measured_code.without_our_imports(cell.source) for cell in measured_code.code_cells(notebook, path)]
 
 
 def with_stable_ids(cells):

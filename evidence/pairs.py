@@ -80,7 +80,7 @@ def _source_problems(path, source):
 
 
 def _pair_problems(source_path, path, source, notebook, again):
-    """The .ipynb must have the cells of the source. Prose and comments are taken over without a run."""
+    """The .ipynb must have the cells of the source. Prose, comments and imports of ours are taken over without a run."""
     if head_of(source) != head_of(notebook):
         yield Problem(source_path, f"its head is not that of {path.name}", "run `make pair`", 1)
     cells, stored = [(c.cell_type, c.source) for c in source.cells], [(c.cell_type, c.source) for c in notebook.cells]

@@ -75,7 +75,7 @@ from peft import LoraConfig, get_peft_model
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config, Qwen3MoeConfig
 
-from dryrun.trace import GiB, fake, training_step
+from dryrun.tracing import GiB, fake, training_step
 from evidence.claims import claim, start, table
 from evidence.plots import BLUE, GREEN, ORANGE, bars, set_up
 

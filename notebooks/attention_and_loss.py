@@ -76,7 +76,7 @@ from transformers import (
     Qwen3Config, logging,
 )
 
-from dryrun.trace import (
+from dryrun.tracing import (
     UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, checkpoint_layers, create_state,
     end_part_in_mid_backward, fake,
 )
@@ -91,7 +91,7 @@ start("attention_and_loss")
 # %% [markdown]
 # ## The step that is traced
 #
-# `dryrun.trace.training_step` builds a model and runs the usual step. Here the step
+# `dryrun.tracing.training_step` builds a model and runs the usual step. Here the step
 # itself changes, so it is written out: with a mask in the batch, or with a loss of our
 # own. `VocabularyTracker` files whatever has one column per entry of the vocabulary under
 # a category of its own: the logits, and all that the loss makes of them.

@@ -68,7 +68,7 @@ from accelerate.utils import calculate_maximum_sizes
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, LlamaConfig, OPTConfig
 
 from dryrun.hardware import LINKS
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 from evidence import plots
 from evidence.claims import claim, start, table
 

@@ -103,7 +103,7 @@ from evidence import plots
 from evidence.claims import claim, start, table
 from evidence.machine import describe, native_bf16
 from evidence.measure import interleaved, one_thread
-from dryrun.trace import fake
+from dryrun.tracing import fake
 
 plots.set_up("cpu_training")
 start("cpu_training", packages=("peft", "bitsandbytes"))
@@ -307,7 +307,7 @@ METHODS = {
 # floor are activations.
 
 # %% tags=["measures"]
-from dryrun.trace import Tracker
+from dryrun.tracing import Tracker
 
 
 def peak(step, model, optimizer, batch=()):

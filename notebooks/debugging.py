@@ -65,7 +65,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from transformers.debug_utils import DebugUnderflowOverflow
 
 from dryrun.hardware import GPUS
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 from evidence.claims import claim, start, table
 from evidence.measure import interleaved, one_thread
 from evidence.plots import BLUE, GREEN, ORANGE, PURPLE, set_up

@@ -65,10 +65,10 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import judged, predict, published
+from dryrun import judged, published, timing
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
-from dryrun.predict import training_step
+from dryrun.timing import training_step
 from dryrun.roofline import processor
 from dryrun.rows import Setting
 from dryrun.workload import Workload
@@ -207,7 +207,7 @@ logs = {unseen: [math.log(getattr(one, field) / MEASURED[one.id]) for one in JUD
         for unseen, field in (("fold", "fold"), ("source", "seconds"), ("family", "family"))}
 ROWS = {row["id"]: row for row in published.rows()}
 reached = judged.medians([ROWS[one.id] for one in JUDGED], [one.klass for one in JUDGED], logs)
-peak = [100 * abs(math.exp(error) - 1) for error in predict.fitted()["memory"]["errors"]]
+peak = [100 * abs(math.exp(error) - 1) for error in timing.fitted()["memory"]["errors"]]
 memory = {"what": "the peak memory on one GPU", "asked": 5, "fold": statistics.median(peak)}
 memory |= {"source": None, "family": None}
 table("asked", "Median error that was asked for before the fit, and what came out",
@@ -330,7 +330,7 @@ predicted("lora-2048-tokens", "Tokens/s of fine-tuning an 8B Llama, LoRA, checkp
 
 # %%
 def ratio_on(gpu, slow, fast):
-    value, low, high = predict.ratio(slow, fast, gpu)
+    value, low, high = timing.ratio(slow, fast, gpu)
     return {"label": label(gpu), "value": value, "low": low, "high": high}
 
 

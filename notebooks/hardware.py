@@ -55,11 +55,11 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import hardware, judged, predict, published
+from dryrun import hardware, judged, published, timing
 from dryrun.answer import GiB, answer, usable
 from dryrun.fit import of_group
 from dryrun.hardware import accelerator
-from dryrun.predict import prediction
+from dryrun.timing import prediction
 from dryrun.roofline import processor
 from dryrun.rows import Setting, run_of
 from dryrun.workload import Workload, traced
@@ -88,7 +88,7 @@ def derived(unit, claims):
 AUTHOR = "XiongjieDai/GPU-Benchmarks-on-LLM-Inference"
 MINE = [row for row in ROWS if row["source"] == AUTHOR and row["model"] == "llama3-8b" and row["gpus"] == 1
         and row["precision"] == "q4_k_m" and row["kind"] == "decode" and row["seq"] == 512]
-WITHOUT_AUTHOR = of_group(predict.fitted()["held_out"]["source"], AUTHOR)
+WITHOUT_AUTHOR = of_group(timing.fitted()["held_out"]["source"], AUTHOR)
 
 
 def decoded(gpu):
@@ -202,7 +202,7 @@ table("everywhere", "An 8B Llama on one GPU: decoding in 4 bits, and fine-tuning
       {"gpu": "GPU", "decode": "Decode, tokens/s", "lora": "LoRA, tokens/s", "lora-fits": "LoRA",
        "qlora": "QLoRA, tokens/s", "qlora-fits": "QLoRA", "rows": "Published rows"}, everywhere, kind="predicted")
 for name, klass in (("decode", "decode"), ("lora", "LoRA"), ("qlora", "QLoRA")):
-    soonest, latest = predict.band(klass)  # of seconds
+    soonest, latest = timing.band(klass)  # of seconds
     for side, value in (("low", 1 / latest), ("high", 1 / soonest)):
         claim(f"band-{name}-{side}", f"The {side} end of a predicted speed of the class {klass}, of the prediction",
               value, "x", kind="derived", at_least=0.3, at_most=3)

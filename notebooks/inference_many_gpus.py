@@ -72,12 +72,13 @@ from transformers.distributed import DistributedConfig
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
 # %%
-from dryrun import hardware, predict, published
+from dryrun import hardware, published, timing
 from dryrun.answer import usable
 from dryrun.collectives import RankTracker
 from dryrun.fit import of_group
-from dryrun.rows import WEIGHT_BYTES, Setting, run_of
-from dryrun.trace import GiB, fake
+from dryrun.formats import WEIGHT_BYTES
+from dryrun.rows import Setting, run_of
+from dryrun.tracing import GiB, fake
 from dryrun.workload import Workload, traced
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
@@ -548,14 +549,14 @@ for ranks, least, most in ((2, 15, 20), (8, 25, 32)):
 # by constants in which its own source had no part.
 
 # %%
-HELD_OUT = predict.fitted()["held_out"]["source"]
+HELD_OUT = timing.fitted()["held_out"]["source"]
 
 
 def judged(row):
     """A published row of a split model beside its prediction, by constants that its source had no part in."""
     workload, setting = run_of(row)
-    found = predict.prediction(traced(workload), workload, setting, of_group(HELD_OUT, row["source"]))
-    low, high = predict.band(found.klass, row["source"])
+    found = timing.prediction(traced(workload), workload, setting, of_group(HELD_OUT, row["source"]))
+    low, high = timing.band(found.klass, row["source"])
     return {"gpus": f"{row['gpus']} x {hardware.accelerator(row['gpu']).label}", "model": row["model"],
             "weights": row["precision"], "predicted": 1 / found.seconds, "published": row["value"],
             "inside": found.seconds * low <= row["seconds"] <= found.seconds * high}
@@ -599,7 +600,7 @@ def decoded(model, gpu, ranks=1, weights="bf16", source=None):
     setting = Setting(gpu=gpu, gpus=ranks, gpus_per_node=ranks, tensor=ranks, optimizer="", host="graphs",
                       weight_bytes=WEIGHT_BYTES[weights], context=CONTEXT)
     what = traced(workload)
-    found = predict.prediction(what, workload, setting, source and of_group(HELD_OUT, source))
+    found = timing.prediction(what, workload, setting, source and of_group(HELD_OUT, source))
     reading = (what.weight_bytes * setting.weight_bytes + what.keys * CONTEXT) / ranks / bandwidth(gpu)
     soonest = max(found.low, min(found.seconds, reading))  # no token comes before its bytes
     sums = 0 if ranks == 1 or over_nvlink(gpu) else (2 * what.layers + 1) * PCIE_SUM / 1e6

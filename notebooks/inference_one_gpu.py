@@ -60,7 +60,7 @@ from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig,
 
 from dryrun import hardware
 from dryrun.answer import usable
-from dryrun.trace import GiB, fake
+from dryrun.tracing import GiB, fake
 from dryrun.tracker import Tracker
 from evidence import plots
 from evidence.claims import claim, start, table
@@ -425,7 +425,7 @@ claim("sliding-prompt", "Bytes that the cache of Gemma-3-12B holds after a promp
 
 # %%
 from dryrun.gpu_operators import GpuOperators
-from dryrun.trace import UNMASKED_SDPA
+from dryrun.tracing import UNMASKED_SDPA
 
 
 def prompt_peak(name, tokens, logits):

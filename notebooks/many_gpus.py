@@ -68,9 +68,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from dryrun import models, validate_plan
 from dryrun.hardware import GPUS, LINKS
-from dryrun.plan import STAGED, plan, seconds
+from dryrun.planner import STAGED, plan, seconds
 from dryrun.ranks import many_layers, rank_step
-from dryrun.trace import GiB
+from dryrun.tracing import GiB
 from evidence import plots
 from evidence.claims import claim, start, table
 

@@ -58,7 +58,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from evidence import plots
 from evidence.claims import claim, start, table
-from dryrun.trace import GiB, training_step
+from dryrun.tracing import GiB, training_step
 
 plots.set_up("memory_anatomy")
 start("memory_anatomy")
@@ -542,7 +542,7 @@ for name, value, words, least, most in (("least", min(above), "smallest", 0, 10)
 # One traced step of the 8B model on this machine:
 
 # %% tags=["measures"]
-from dryrun.trace import training_step as trace_step
+from dryrun.tracing import training_step as trace_step
 
 again = trace_step(AutoModelForCausalLM, llama_8b, 1, 4096, dtype=torch.bfloat16)
 SENTENCE = "Time to trace one training step of the 8B Llama without a GPU, in a process that has traced others before"

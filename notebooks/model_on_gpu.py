@@ -61,10 +61,10 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import device_memory, predict
+from dryrun import device_memory, timing
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
-from dryrun.predict import generation
+from dryrun.timing import generation
 from dryrun.rows import Setting
 from dryrun.workload import Workload, traced
 from evidence import plots
@@ -171,7 +171,7 @@ def of_the_program(what):
 
 
 def needed_by(workload, setting):
-    return device_memory.needed(of_the_program(traced(workload)), workload, setting, predict.fitted()["memory"])
+    return device_memory.needed(of_the_program(traced(workload)), workload, setting, timing.fitted()["memory"])
 
 
 # %% [markdown]

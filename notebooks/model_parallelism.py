@@ -74,9 +74,9 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun.plan import GPUS, LINKS
+from dryrun.planner import GPUS, LINKS
 from dryrun.ranks import rank_step
-from dryrun.trace import GiB, training_step
+from dryrun.tracing import GiB, training_step
 from evidence import plots
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks

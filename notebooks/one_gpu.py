@@ -246,7 +246,7 @@ llama_runs = ladder(llama) if GPU and bert.batch_size == 32 else {}  # a 1B mode
 # here, with one large matrix product per precision. The FLOPs of the step are traced.
 
 # %% tags=["measures"]
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 
 
 def matrix_rate(dtype):

@@ -91,7 +91,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArg
 from evidence import plots
 from evidence.claims import claim, start, table
 from evidence.measure import interleaved, one_thread
-from dryrun.trace import UNMASKED_SDPA, GiB, GpuOperators, Tracker, fake, language_batch
+from dryrun.tracing import UNMASKED_SDPA, GiB, GpuOperators, Tracker, fake, language_batch
 
 plots.set_up("optimizers")
 start("optimizers", packages=tuple(WANTED))

@@ -61,7 +61,7 @@ import matplotlib.pyplot as plt
 
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
-from dryrun.predict import generation
+from dryrun.timing import generation
 from dryrun.rows import Setting
 from dryrun.workload import Workload, traced
 from evidence import plots

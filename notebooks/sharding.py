@@ -78,7 +78,7 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, FalconConfig, LlamaConfig
 
-from dryrun.plan import LINKS
+from dryrun.planner import LINKS
 from dryrun.ranks import many_layers
 from evidence import plots
 from evidence.claims import claim, start, table

@@ -17,7 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.distributed.utils import initialize_distributed_mesh
 
-from dryrun import depth, trace
+from dryrun import depth, tracing
 from dryrun.collectives import RankTracker
 from dryrun.gpu_operators import GpuOperators
 from dryrun.ranks import RankTrace
@@ -57,7 +57,7 @@ def traced(program, config, folder, *, ranks, length, arguments=()):
     def from_pretrained(name, dtype, distributed_config):
         _, mesh = initialize_distributed_mesh(distributed_config)
         with mode, GpuOperators("auto"):
-            model = trace.build_model(AutoModelForCausalLM, config, dtype, trace.implementation("auto"))
+            model = tracing.build_model(AutoModelForCausalLM, config, dtype, tracing.implementation("auto"))
             with unset_fake_temporarily():
                 return model.maybe_distribute_model(model, distributed_config, mesh)
 
@@ -95,10 +95,10 @@ def _run(loop, names, mode, ranks):
             raise Ended
 
     with mode, GpuOperators("auto"), mock.patch.object(torch.Tensor, "item", lambda tensor: 1):
-        trace.create_state(model, optimizer)
+        tracing.create_state(model, optimizer)
         optimizer.register_step_post_hook(count)
         with RankTracker(model, optimizer) as tracker:
-            trace.end_part_in_mid_backward(model, tracker)
+            tracing.end_part_in_mid_backward(model, tracker)
             with contextlib.suppress(Ended):
                 exec(loop, names)
             tracker.part()

@@ -1,7 +1,7 @@
 """A notebook's claim, in the smallest form that runs."""
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 from evidence.claims import claim, start
 
 start("example")

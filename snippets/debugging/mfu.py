@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from dryrun.hardware import GPUS, known
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 
 
 # --8<-- [start:mfu]

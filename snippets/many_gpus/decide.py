@@ -5,7 +5,7 @@ python decide.py
 
 from transformers import LlamaConfig
 
-from dryrun.plan import plan
+from dryrun.planner import plan
 
 
 def show(title, options):

@@ -2,7 +2,7 @@
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun.trace import GiB, training_step
+from dryrun.tracing import GiB, training_step
 
 # Or the configuration of any checkpoint: AutoConfig.from_pretrained("Qwen/Qwen3-8B")
 config = LlamaConfig(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dryrun import __main__ as command
-from dryrun import bench, hardware, own_machine, predict
+from dryrun import bench, hardware, own_machine, timing
 from dryrun.kernels import Kernel
 from dryrun.roofline import Table, processor
 
@@ -188,7 +188,7 @@ def predicted_seconds(kernel, constants):
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9])
 def test_with_its_own_constants_a_machine_is_predicted_to_do_what_it_did(share):
     found = of_gpu(share)
-    own = own_machine.own_constants(found, predict.fitted()["constants"])
+    own = own_machine.own_constants(found, timing.fitted()["constants"])
     side = 8192
     kernel = Kernel("forward", "product", "bfloat16", 2 * side**3, (side, side, side, 1), 6 * side**2, 1)
     assert 2 * side**3 / predicted_seconds(kernel, own) / 1e12 == pytest.approx(found["rates"][0].value, rel=0.01)
@@ -198,9 +198,9 @@ def test_with_its_own_constants_a_machine_is_predicted_to_do_what_it_did(share):
 
 
 def test_the_constants_of_everybody_stay_as_they_are():
-    before = dict(predict.fitted()["constants"])
-    own_machine.own_constants(of_gpu(0.4), predict.fitted()["constants"])
-    assert predict.fitted()["constants"] == before
+    before = dict(timing.fitted()["constants"])
+    own_machine.own_constants(of_gpu(0.4), timing.fitted()["constants"])
+    assert timing.fitted()["constants"] == before
 
 
 def answered(capsys, *arguments):

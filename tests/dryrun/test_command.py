@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig
 
 from dryrun import __main__ as command
-from dryrun import trace
+from dryrun import tracing
 
-ROOT = Path(trace.__file__).parents[1]
+ROOT = Path(tracing.__file__).parents[1]
 SMALL = dict(hidden_size=512, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=8, vocab_size=8000)
 LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2, architectures=["LlamaForCausalLM"])
 
@@ -50,12 +50,12 @@ def test_a_cold_start_prints_what_the_trace_holds(folder):
     call = [sys.executable, "-m", "dryrun", str(folder), "--batch", "4", "--length", "1024", "--checkpointing"]
     done = subprocess.run(call, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
-    step = trace.training_step(
+    step = tracing.training_step(
         AutoModelForCausalLM, LLAMA, 4, 1024, dtype=torch.bfloat16, activation_checkpointing=True
     )
     printed = table(done.stdout)
     for category, size in step.peak_by_category.items():
-        assert printed[category] == [pytest.approx(size / trace.GiB, abs=0.006)], category
+        assert printed[category] == [pytest.approx(size / tracing.GiB, abs=0.006)], category
     flops = step.flops["forward"] + step.flops["backward"]
     assert printed["total"] == [pytest.approx(step.peak_gib, abs=0.006), pytest.approx(flops / 1e12, abs=0.006)]
     assert "LlamaForCausalLM" in done.stdout
@@ -99,4 +99,4 @@ def test_a_remote_class_of_the_configuration_is_not_executed(tmp_path):
 
 
 def test_its_choices_are_those_of_the_trace():
-    assert set(command.OPTIMIZERS) == set(trace.OPTIMIZERS)
+    assert set(command.OPTIMIZERS) == set(tracing.OPTIMIZERS)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import data_sheets, hardware, predict, published, roofline
+from dryrun import data_sheets, hardware, published, roofline, timing
 
 DATE = r"\d{4}(-\d\d){0,2}"
 UNITS = {
@@ -277,7 +277,7 @@ def test_a_model_has_the_parameters_that_transformers_counts(name):
 
 @pytest.mark.parametrize("share", ["bandwidth", "streaming"])
 def test_no_memory_is_read_faster_than_its_data_sheet_says(share):
-    fitted = predict.fitted()
+    fitted = timing.fitted()
     for constants in (fitted["constants"], *(each for held in fitted["held_out"].values() for each in held.values())):
         shares = roofline.bandwidth_share(constants, constants[share], [roofline.HBM, roofline.GDDR, roofline.GDDR_LARGE_CACHE])
         assert all(0.4 < each <= 1 for each in shares)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dryrun import adapters, roofline, trace, workload
+from dryrun import adapters, roofline, tracing, workload
 from dryrun.gpu_operators import GpuOperators
 from dryrun.kernels import Kernel, Recorder, eager, fused
 from dryrun.workload import Workload, run
@@ -15,7 +15,7 @@ TOKENS = 2 * 64
 
 def kernels_of(function):
     """Kernels of what the function does to fake tensors."""
-    with trace.fake(), GpuOperators(), Recorder() as recorder:
+    with tracing.fake(), GpuOperators(), Recorder() as recorder:
         function()
     return recorder.operators
 
@@ -61,7 +61,7 @@ def test_the_flops_of_a_step_are_those_that_the_memory_trace_counts(compiled):
     config = LlamaConfig(
         hidden_size=256, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2, intermediate_size=512, vocab_size=1000
     )  # fmt: skip
-    counted = trace.training_step(LlamaForCausalLM, config, 2, 64, dtype=torch.bfloat16)
+    counted = tracing.training_step(LlamaForCausalLM, config, 2, 64, dtype=torch.bfloat16)
     assert step.kernels.flops == counted.flops["forward"] + counted.flops["backward"]
     assert step.parameters == counted.parameters
     assert step.memory.peak == pytest.approx(counted.peak, rel=1e-5)  # the loss over the micro-batches is a number more

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from dryrun import __main__ as command
-from dryrun import answer, predict
-from dryrun.plan import plan
+from dryrun import answer, timing
+from dryrun.planner import plan
 
 QUICK = ["--sequence", "512", "--batch", "1"]
 
@@ -45,7 +45,7 @@ def test_an_8b_model_needs_qlora_on_24_gb(capsys):
 
 def test_the_report_and_python_agree(capsys):
     text = printed(capsys, "--model", "gpt2", "--gpu", "t4", *QUICK, "--dtype", "mixed")
-    step = predict.training_step("gpt2", 1, 512, weights="float32", autocast="bfloat16")
+    step = timing.training_step("gpt2", 1, 512, weights="float32", autocast="bfloat16")
     assert f"{step.on('t4').tokens_per_second:,.0f}" in text
     assert "T4 16GB" in text and "it fits" in text
 
@@ -152,7 +152,7 @@ def test_a_cache_that_cannot_be_written_costs_no_answer(capsys, monkeypatch, tmp
 def test_the_command_python_and_the_plan_answer_alike_for_many_gpus(capsys, gpu, link):
     given = [] if link is None else ["--link", str(link)]
     said = as_json(capsys, "--model", "llama3.2-1b", "--gpu", gpu, *QUICK, "--gpus", "2", *given)
-    step = predict.training_step("llama3.2-1b", 1, int(QUICK[QUICK.index("--sequence") + 1]), checkpointing=0)
+    step = timing.training_step("llama3.2-1b", 1, int(QUICK[QUICK.index("--sequence") + 1]), checkpointing=0)
     python = step.on(gpu, gpus=2, link=(link or 0) * 1e9)
     assert said["seconds"] == python.seconds
     options = plan("llama3.2-1b", gpu, 2, length=step.workload.length, precision="bf16", checkpointing=False, link=link, only="FSDP2")

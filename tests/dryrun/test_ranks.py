@@ -207,7 +207,7 @@ def test_a_deep_model_is_traced_by_two_shallow_ones_even_if_its_peak_comes_later
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("zero1", 8, 1, 8), "which is not traced: see dryrun.plan"),
+        (("zero1", 8, 1, 8), "which is not traced: see dryrun.planner"),
         (("fsdp", 8, 1, 8), "choose one of ddp, fsdp2"),
         (("fsdp2", 1, 1, 8), "take at least 2"),
         (("tp", 8, 1, 8), "8 ranks cannot split 2 key and value heads: take a divisor of 2"),

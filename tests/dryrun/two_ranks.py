@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from dryrun import strategies
 from dryrun.collectives import RankTracker
-from dryrun.trace import OPTIMIZERS, language_batch
+from dryrun.tracing import OPTIMIZERS, language_batch
 
 SETTLE = 0.2  # seconds: gloo's threads release their last buffer a little after the call returns
 

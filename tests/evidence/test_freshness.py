@@ -15,7 +15,7 @@ NOTEBOOK = f"""\
 
 # %%
 import torch
-from dryrun.trace import Tracker
+from dryrun.tracing import Tracker
 from evidence.claims import claim
 from evidence.measure import interleaved, one_thread
 
@@ -72,7 +72,7 @@ def changed(old, new):
         ("GiB = 2**30\n", "GiB = 2**30  # bytes\n"),
         ("import torch\n", "import os\nimport torch\n"),
         ("from evidence.claims import claim\n", "from evidence.claims import claim, table\n"),
-        ("from dryrun.trace import Tracker", "from dryrun.somewhere.tracker import Tracker"),  # a module that moved
+        ("from dryrun.tracing import Tracker", "from dryrun.somewhere.tracker import Tracker"),  # a module that moved
         ("# Installs what this notebook needs", "# Installs what this notebook needs\nversion = 2"),
         ("# %%\nCITED", "# %% [markdown]\n# Words.\n\n# %%\nCITED"),
     ],

@@ -10,7 +10,7 @@ import sys
 import pytest
 from programs import ROOT, SNIPPETS
 
-from dryrun import fit, judged, predict, published
+from dryrun import fit, judged, published, timing
 from dryrun.hardware import ACCELERATORS, accelerator
 from evidence import records
 
@@ -94,7 +94,7 @@ def test_no_row_judges_the_gpus_that_the_page_names_as_without_any():
 
 
 def test_some_ratios_are_surer_than_others_as_the_page_says():
-    errors = predict.fitted()["ratio_errors"]
+    errors = timing.fitted()["ratio_errors"]
     middle = {change: statistics.median(map(abs, found)) for change, found in errors.items()}
     assert middle["batch"] < 0.5 * min(middle[change] for change in ("precision", "attention", "seq"))
 
@@ -114,7 +114,7 @@ def test_engines_that_the_page_calls_faster_and_slower_are():
 
 def test_rows_are_judged_by_constants_that_their_own_source_had_no_part_in():
     """The constants of a large source differ from those that all rows gave, and so do its judged seconds."""
-    held, constants = predict.fitted()["held_out"]["source"], predict.fitted()["constants"]
+    held, constants = timing.fitted()["held_out"]["source"], timing.fitted()["constants"]
     stored = {one.id: one for one in judged.read()}
     rows = [ROWS[name] for name in stored if ROWS[name]["source"] == "mosaicml/llm-foundry"][:3]
     assert rows and held["mosaicml/llm-foundry"] != constants
@@ -124,17 +124,17 @@ def test_rows_are_judged_by_constants_that_their_own_source_had_no_part_in():
 
 
 def test_a_doubled_bandwidth_or_a_changed_constant_moves_what_the_page_shows(monkeypatch):
-    before = predict.generation("llama3-8b", 512, 64, "rtx-4090").seconds
-    constants = dict(predict.fitted()["constants"])
-    monkeypatch.setitem(predict.fitted(), "constants", constants | {"streaming": constants["streaming"] / 2})
-    assert predict.generation("llama3-8b", 512, 64, "rtx-4090").seconds > 1.5 * before
+    before = timing.generation("llama3-8b", 512, 64, "rtx-4090").seconds
+    constants = dict(timing.fitted()["constants"])
+    monkeypatch.setitem(timing.fitted(), "constants", constants | {"streaming": constants["streaming"] / 2})
+    assert timing.generation("llama3-8b", 512, 64, "rtx-4090").seconds > 1.5 * before
 
 
 @pytest.mark.parametrize("gpu", ["l4", "l40s", "rtx-4090", "rtx-5090", "rtx-3090", "h100-sxm5"])
 def test_no_token_is_predicted_before_its_weights_can_be_read(gpu):
     """8.03e9 weights, and of the embedding one row alone is read."""
     read = 2 * (8.03e9 - 128_256 * 4096)
-    first, all_tokens = (predict.generation("llama3-8b", 512, new, gpu).seconds for new in (1, 129))
+    first, all_tokens = (timing.generation("llama3-8b", 512, new, gpu).seconds for new in (1, 129))
     assert (all_tokens - first) / 128 >= read / (1e9 * accelerator(gpu).get("bandwidth"))
 
 

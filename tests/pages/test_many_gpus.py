@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, 
 
 from dryrun import communication
 from dryrun.hardware import accelerator, bytes_per_second
-from dryrun.plan import plan
+from dryrun.planner import plan
 from dryrun.ranks import rank_step
 from dryrun.workload import traced
 from evidence.launch import run_ranks

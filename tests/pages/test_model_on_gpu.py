@@ -11,7 +11,7 @@ import torch
 from programs import ROOT, SNIPPETS
 from transformers import AutoModelForCausalLM
 
-from dryrun import depth, device_memory, models, predict, trace
+from dryrun import depth, device_memory, models, timing, tracing
 from dryrun.adapters import FourBitLinear
 from dryrun.answer import answer
 from dryrun.gpu_operators import GpuOperators
@@ -79,7 +79,7 @@ def made_by_the_recipe(layers, length, bits, folder):
     def loaded(name, dtype, quantization_config, device_map):
         made["in_4_bits"] = quantization_config is not None
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=trace.implementation("auto"))
+            return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=tracing.implementation("auto"))
 
     class Caught:
         def __init__(self, model, args, train_dataset, **more):
@@ -107,7 +107,7 @@ def step_of_the_recipe(layers, length, bits, folder):
     """Two of its micro-batches and an update, as Trainer runs them, on fake tensors."""
     made = made_by_the_recipe(layers, length, bits, folder)
     model, arguments = made["model"], made["arguments"]
-    with trace.fake(), GpuOperators("auto"):
+    with tracing.fake(), GpuOperators("auto"):
         model = model.to_empty(device="cpu")
         for name, module in list(model.named_modules()):
             if made["in_4_bits"] and isinstance(module, torch.nn.Linear) and not re.search("lora_|lm_head", name):
@@ -117,12 +117,12 @@ def step_of_the_recipe(layers, length, bits, folder):
         if arguments.activation_checkpointing:
             base.activation_checkpointing_enable()
             base.enable_input_require_grads()
-        optimizer = trace.OPTIMIZERS["adamw"]([weight for weight in model.parameters() if weight.requires_grad])
-        trace.create_state(model, optimizer)
+        optimizer = tracing.OPTIMIZERS["adamw"]([weight for weight in model.parameters() if weight.requires_grad])
+        tracing.create_state(model, optimizer)
         ids = torch.zeros(arguments.per_device_train_batch_size, len(made["rows"][0]["input_ids"]), dtype=torch.long)
         batch = {"input_ids": ids, "labels": ids}
         with Tracker(model, optimizer, batch) as tracker:
-            trace.end_part_in_mid_backward(model, tracker)
+            tracing.end_part_in_mid_backward(model, tracker)
             for _ in range(min(2, arguments.gradient_accumulation_steps)):
                 with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.bf16):
                     loss = model(**batch).loss
@@ -132,7 +132,7 @@ def step_of_the_recipe(layers, length, bits, folder):
                 tracker.part()
             optimizer.step()
             tracker.part()
-    found = trace.Trace()
+    found = tracing.Trace()
     found.take(tracker)
     return found
 
@@ -140,8 +140,8 @@ def step_of_the_recipe(layers, length, bits, folder):
 @pytest.mark.parametrize("bits, method, loss", [(4, "QLoRA", "whole"), (16, "LoRA, bf16", "whole")])
 def test_the_memory_beside_the_recipe_is_that_of_its_own_program(bits, method, loss, tmp_path):
     few, all_layers = (2, 4), models.configuration("qwen3-8b", 2048)[1].num_hidden_layers
-    program = depth.line_of([step_of_the_recipe(n, 2048, bits, tmp_path) for n in few], few, all_layers, trace.Trace())
-    expected = device_memory.on_device(program.peak, predict.fitted()["memory"], context=True, reserved=True) / 2**30
+    program = depth.line_of([step_of_the_recipe(n, 2048, bits, tmp_path) for n in few], few, all_layers, tracing.Trace())
+    expected = device_memory.on_device(program.peak, timing.fitted()["memory"], context=True, reserved=True) / 2**30
     assert needed(method, loss)["2,048"]["needed"] == pytest.approx(expected, rel=0.01)
     if bits == 4:
         assert CLAIMS["recipe-memory"]["rtx-4090"]["value"] == pytest.approx(expected, rel=0.01)

@@ -27,7 +27,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 from evidence import records
 
 ERRORS = SNIPPETS / "one_gpu" / "errors"

@@ -31,7 +31,7 @@ from transformers import (
     set_seed,
 )
 
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 
 ERRORS = SNIPPETS / "optimizers" / "errors"
 TRAINING = [

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import communication, fit, predict, published, validate_plan
+from dryrun import communication, fit, published, timing, validate_plan
 from dryrun.answer import answer
 from dryrun.communication import experts_of
 from dryrun.device_memory import states
 from dryrun.hardware import bytes_per_second
-from dryrun.plan import STAGED, plan
+from dryrun.planner import STAGED, plan
 from dryrun.rows import run_of
 from dryrun.workload import traced
 
@@ -91,7 +91,7 @@ def test_there_are_rows_for_every_way_to_split_and_a_measured_link_is_taken():
 
 def test_a_measured_link_is_no_longer_cut_to_a_share_of_its_peak():
     measured, peak = (named(link=link, only="FSDP2")["FSDP2"].setting.link for link in (10.0, "PCIe 4 x16"))
-    assert measured * predict.fitted()["constants"]["link"] == pytest.approx(10e9)
+    assert measured * timing.fitted()["constants"]["link"] == pytest.approx(10e9)
     assert peak == bytes_per_second("PCIe 4 x16")
 
 
@@ -127,7 +127,7 @@ def test_offload_needs_the_memory_of_its_host(strategy, each):
 
 
 def test_geforce_cards_reach_a_part_of_their_slot():
-    share = predict.fitted()["constants"]["link"]
+    share = timing.fitted()["constants"]["link"]
     found = named(gpu="rtx-4090", gpus=2, only="DDP")["DDP"].setting.link * share
     assert found == pytest.approx(STAGED * bytes_per_second("PCIe 4 x16"))
     assert named(gpu="l40s", gpus=2, only="DDP")["DDP"].setting.link == bytes_per_second("PCIe 4 x16")
@@ -261,7 +261,7 @@ def test_a_step_that_nobody_published_has_no_band():
 
 def test_seconds_have_a_band_and_are_those_of_predict():
     option = named()["FSDP2"]
-    again = predict.prediction(traced(option.workload), option.workload, option.setting)
+    again = timing.prediction(traced(option.workload), option.workload, option.setting)
     assert option.prediction == again
     assert again.low < option.seconds < again.high
 
@@ -321,8 +321,8 @@ LARGEST = {"length": 8192, "compiled": True, "nodes": 16, "network": 50, "adapte
 
 def rate(source, workload, setting):
     """Tokens/s of a GPU, by constants that have not seen the source."""
-    unseen = fit.of_group(predict.fitted()["held_out"]["source"], source)
-    return predict.prediction(traced(workload), workload, setting, unseen).tokens_per_second / setting.gpus
+    unseen = fit.of_group(timing.fitted()["held_out"]["source"], source)
+    return timing.prediction(traced(workload), workload, setting, unseen).tokens_per_second / setting.gpus
 
 
 @pytest.mark.parametrize("source, model, gpu, gpus, published, given", OUTSIDE)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dryrun import communication, fit, predict, published, roofline, validate
+from dryrun import communication, fit, published, roofline, timing, validate
 from dryrun.kernels import Kernel
 from dryrun.rows import Setting, run_of
 from dryrun.workload import Workload, traced
@@ -81,7 +81,7 @@ def test_a_doubled_bandwidth_is_seen(rows, halves, monkeypatch):
         gpu = honest(name)
         return dataclasses.replace(gpu, bandwidth=2 * gpu.bandwidth)
 
-    for module in (fit, predict, communication):
+    for module in (fit, timing, communication):
         monkeypatch.setattr(module, "processor", doubled)
     assert off(fit.judged(rows), *halves) > UNSEEN_MEDIAN
 
@@ -105,7 +105,7 @@ def test_a_row_is_judged_by_constants_of_other_folds(data):
 
 
 def test_the_file_of_constants_holds_what_the_code_asks_for():
-    found = predict.fitted()
+    found = timing.fitted()
     every = [found["constants"], *(each for kind in found["held_out"].values() for each in kind.values())]
     for constants in every:
         assert constants.keys() == fit.START.keys() == fit.MEANING.keys()
@@ -146,7 +146,7 @@ def test_a_product_of_one_tile_more_than_a_wave_takes_two_waves():
 
 
 def step(**options):
-    return predict.Step(workload := Workload("llama3.2-1b", 1, 1024, **options), traced(workload))
+    return timing.Step(workload := Workload("llama3.2-1b", 1, 1024, **options), traced(workload))
 
 
 def test_a_prediction_says_what_binds_and_lies_between_low_and_high():
@@ -174,27 +174,27 @@ def test_accumulation_hides_the_all_reduce_once_per_step():
 
 
 def test_a_ratio_has_a_band_and_a_compiled_step_is_faster():
-    plain, compiled = (predict.training_step("llama3.2-1b", 4, 2048, compiled=each) for each in (False, True))
-    value, low, high = predict.ratio(plain, compiled, A100)
+    plain, compiled = (timing.training_step("llama3.2-1b", 4, 2048, compiled=each) for each in (False, True))
+    value, low, high = timing.ratio(plain, compiled, A100)
     assert low < value < high
     assert 1.05 < value < 2
     assert high / low < compiled.on(A100).high / compiled.on(A100).low * 1.5
 
 
 def test_decoding_reads_the_weights_once_for_each_token():
-    whole = predict.generation("llama3-8b", 128, 256, A100)
+    whole = timing.generation("llama3-8b", 128, 256, A100)
     floor = 256 * 2 * 7.5e9 / 2039e9  # without the embedding
     assert floor < whole.seconds < 2 * floor
-    small = predict.generation("llama3-8b", 128, 256, A100, weights="int4-128")
+    small = timing.generation("llama3-8b", 128, 256, A100, weights="int4-128")
     assert whole.seconds / 4 < small.seconds < whole.seconds / 1.8
 
 
 def test_low_and_high_hold_nine_of_ten():
     errors = list(np.linspace(-0.5, 0.5, 101))
-    low, high = predict.factors(errors)
+    low, high = timing.factors(errors)
     inside = sum(low <= math.exp(-error) <= high for error in errors)
     assert 90 <= inside <= 94
-    assert predict.factors(errors[:5]) == (math.exp(-errors[4]), math.exp(-errors[0]))
+    assert timing.factors(errors[:5]) == (math.exp(-errors[4]), math.exp(-errors[0]))
 
 
 @pytest.mark.parametrize(

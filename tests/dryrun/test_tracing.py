@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from dryrun.gpu_operators import FP32_UNDER_CUDA_AUTOCAST, UNMASKED_SDPA, GpuOperators
-from dryrun.trace import build_model, fake, language_batch, training_step
+from dryrun.tracing import build_model, fake, language_batch, training_step
 from dryrun.tracker import Tracker
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=500)
@@ -267,7 +267,7 @@ def test_an_8b_step_is_traced_in_less_than_one_gib():
 import re
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
-from dryrun.trace import training_step
+from dryrun.tracing import training_step
 config = LlamaConfig(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
                      num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=False)
 step = training_step(AutoModelForCausalLM, config, 1, 4096, dtype=torch.bfloat16)

@@ -2,7 +2,7 @@
 
 The real model code runs on *fake* tensors: they have a shape, a dtype and a storage size, and no data. `Tracker` sees every
 operator, adds up the storages that are alive, and counts FLOPs. So a step of 8 billion parameters takes seconds and a few
-hundred MiB. Its bytes are those of real tensors: `tests/dryrun/test_trace.py` compares them on small models.
+hundred MiB. Its bytes are those of real tensors: `tests/dryrun/test_tracing.py` compares them on small models.
 
 `GpuOperators` runs what a GPU would run: its attention kernels, its dropout, its autocast.
 

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from . import communication
+from .formats import WEIGHT_BYTES
 from .hardware import accelerator
 from .kernels import Kernel
 from .roofline import Table, bandwidth_share, processor
-from .rows import WEIGHT_BYTES, Setting, klass_of
+from .rows import Setting, klass_of
 from .workload import Workload, traced
 
 CONSTANTS = Path(__file__).with_name("data") / "constants.json"

@@ -11,7 +11,7 @@ a model takes seconds, and is kept in the user's cache folder. 1 GiB = 2**30 byt
 import contextlib
 from dataclasses import dataclass, replace
 
-from . import device_memory, models, predict
+from . import device_memory, models, timing
 from .answer import GiB, usable
 from .communication import STAGED, experts_of
 from .hardware import GPUS, LINKS, bytes_per_second, known
@@ -34,7 +34,7 @@ class Option:
     workload: Workload
     setting: Setting
     needed: device_memory.Needed
-    prediction: predict.Prediction  # without low and high where nobody published such a step
+    prediction: timing.Prediction  # without low and high where nobody published such a step
     host: float = 0.0  # bytes that wait in the memory of each host
     host_memory: float | None = None  # bytes of each host, where known
     verdict: str = ""  # why it is first, or loses
@@ -165,7 +165,7 @@ def _option(found, host_memory):
         found.reason,
         found.workload,
         found.setting,
-        device_memory.needed(what, found.workload, found.setting, predict.fitted()["memory"]),
+        device_memory.needed(what, found.workload, found.setting, timing.fitted()["memory"]),
         _predicted(what, found.workload, found.setting),
         found.host_bytes * what.parameters / found.setting.nodes,
         host_memory,
@@ -175,7 +175,7 @@ def _option(found, host_memory):
 def _predicted(what, workload, setting):
     """The prediction. Errors of other steps say nothing of one that no published row has, so it has no low and high:
     sequences or experts that several GPUs share, and offload. `rows.run_of` refuses such rows."""
-    found = predict.prediction(what, workload, setting)
+    found = timing.prediction(what, workload, setting)
     published = setting.sequence == setting.experts == 1 and not setting.offload
     return found if published else replace(found, low=None, high=None)
 
@@ -280,7 +280,7 @@ def _shape(workload):
 
 def _link(gpu, given):
     """Bytes/s at the peak of the link, in one direction."""
-    return predict.link_peak(gpu.name) or gpu.link if given is None else _bytes(given, "link")
+    return timing.link_peak(gpu.name) or gpu.link if given is None else _bytes(given, "link")
 
 
 def _network(given, adapters, gpus):
@@ -298,7 +298,7 @@ def _bytes(given, what):
 
 
 def _share():
-    return predict.fitted()["constants"]["link"]
+    return timing.fitted()["constants"]["link"]
 
 
 def _check(gpus, nodes, adapters, batch, accumulation, network, precision):

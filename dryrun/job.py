@@ -1,0 +1,249 @@
+"""What is asked: one training step (`Job`) or text to generate (`Generation`), on GPUs and their links (`Cluster`).
+
+Each is checked where it is made: a name that is not known, a file that is no config.json, seven GPUs in nodes of eight are a
+ValueError of one line, before anything is traced. No torch: names are looked up in tables, and a file is read and not run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import config_file, hardware, models
+from .formats import WEIGHT_BYTES
+
+if TYPE_CHECKING:
+    from .workload import Workload
+
+PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
+METHODS = ("full", "lora", "qlora")
+OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "sgd", "sgd_momentum")
+ATTENTIONS = ("auto", "flash", "efficient", "eager")
+LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "mixed": "float32"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by name or by its config.json, without weights."""
+
+    name: str  # as it was given: a name of `models`, or a path
+    text: str = field(repr=False)  # what a `Workload` takes: a name of `models`, or the text of the config.json
+
+    @property
+    def known(self) -> bool:
+        """Whether it is one of the names of `models`; else it is a file."""
+        return not self.text.startswith("{")
+
+    @cached_property
+    def _read(self):
+        from .workload import Workload, config_of
+
+        return config_of(Workload(self.text, 1, 0))
+
+    @property
+    def config(self):
+        """Its transformers configuration: of a model with images or sound, that of the part that reads and writes text."""
+        return self._read[1]
+
+    @property
+    def model_class(self) -> type:
+        """The transformers class whose code is traced."""
+        return self._read[0]
+
+    @property
+    def positions(self) -> int | None:
+        """The longest sequence that its configuration allows, in tokens; None where it sets no limit."""
+        names = ("max_position_embeddings", "n_positions")
+        return next((value for name in names if (value := getattr(self.config, name, None))), None)
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many parameters the traced part has, experts that sleep included."""
+        from .workload import parameters
+
+        return parameters(self.text)
+
+    @property
+    def left_out(self) -> str:
+        """In words, the parts that are not traced: "vision", or "" where there are none."""
+        return models.left_out(self.text)
+
+    @property
+    def stored_in(self) -> str:
+        """The format of the published weights where config.json says that they are quantized: "awq", "mxfp4", or ""."""
+        return models.stored_in(self.text)
+
+
+def model(given: str | Path | Model) -> Model:
+    """A `Model` by its name ("llama3-8b"), or by its config.json or the folder that holds it. ValueError in one line, with the
+    nearest names, where there is none."""
+    if isinstance(given, Model):
+        return given
+    given = str(given)
+    if not given:
+        raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
+    if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
+        return Model(given, models.known(given))
+    path = config_file.config_file(given)
+    config, _ = config_file.language_model(config_file.read_config(path))
+    config_file.class_of(config, path)
+    return Model(given, path.read_text(encoding="utf-8"))
+
+
+def gpu(name: str) -> hardware.Accelerator:
+    """The `Accelerator` of that name, however it is spelled: "rtx-4090", "NVIDIA GeForce RTX 4090". ValueError with the nearest
+    names where there is none. Its values carry their unit, source and date: `gpu("l4")["bandwidth"]`."""
+    return hardware.accelerator(name)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training step of one GPU's sequences: forward and backward pass of each micro-batch, then the optimizer.
+
+    model: a name, the path of a config.json, or a `Model`. batch: sequences of a GPU in a micro-batch, of `length` tokens each;
+    accumulation: micro-batches of a step. precision: of weights, gradients and optimizer state ("bf16", "fp16", "fp32"), or
+    "mixed" for fp32 weights that are computed with in bf16. method: "full", "lora" (16-bit weights frozen, adapters of `rank` on
+    every linear layer trained) or "qlora" (the same on weights in 4 bits). checkpointing: recomputes the activations of every
+    layer. attention: "auto" for the kernel that CUDA chooses. compiled: by torch.compile. fused_loss: a cross entropy that keeps
+    no logits.
+    """
+
+    model: Model
+    batch: int = 1
+    length: int = 2048
+    precision: str = "bf16"
+    method: str = "full"
+    rank: int = 16
+    optimizer: str = "adamw"
+    accumulation: int = 1
+    checkpointing: bool = False
+    attention: str = "auto"
+    compiled: bool = False
+    fused_loss: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", model(self.model))
+        for name in ("batch", "length", "rank", "accumulation"):
+            _whole(name, getattr(self, name))
+        for name, choices in (("precision", PRECISIONS), ("method", METHODS), ("optimizer", OPTIMIZERS), ("attention", ATTENTIONS)):
+            hardware.known(name, getattr(self, name), choices)
+
+    def workload(self) -> Workload:
+        """What one GPU runs. ValueError where the model has fewer positions than `length`."""
+        from .workload import Workload
+
+        _positions(self.model, self.length, "length")
+        adapters = self.method != "full"
+        return Workload(
+            model=self.model.text,
+            batch=self.batch,
+            length=self.length,
+            weights=DTYPES[self.precision],
+            autocast="bfloat16" if self.precision == "mixed" else "",
+            checkpointing=int(self.checkpointing),
+            attention="eager" if self.attention == "eager" else "fused",
+            compiled=self.compiled,
+            rank=self.rank if adapters else 0,
+            targets="all linear" if adapters else "",
+            four_bit=self.method == "qlora",
+            fused_loss=self.fused_loss,
+        )
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Text to generate: `batch` prompts of `prompt` tokens at once, and `new` tokens for each.
+
+    weights: the format that they are stored in, such as "bf16", "fp8" or "int4-128" (4 bits with a scale for 128 weights). The
+    KV cache is in 16 bits. Where the cluster has several GPUs they split every matrix (tensor parallelism).
+    """
+
+    model: Model
+    prompt: int = 1024
+    new: int = 256
+    batch: int = 1
+    weights: str = "bf16"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", model(self.model))
+        for name in ("prompt", "new", "batch"):
+            _whole(name, getattr(self, name))
+        hardware.known("weights", self.weights, tuple(WEIGHT_BYTES))
+
+    def check(self, cluster: Cluster) -> None:
+        """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
+        _positions(self.model, self.prompt + self.new, "prompt + new")
+        heads = getattr(self.model.config, "num_attention_heads", None) or getattr(self.model.config, "n_head", 1)
+        if heads % cluster.gpus:
+            near = max(size for size in range(1, cluster.gpus) if heads % size == 0)
+            raise ValueError(f"gpus={cluster.gpus}: the {heads} attention heads do not divide among them: take {near}")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """GPUs of one kind and what links them.
+
+    gpus: of all nodes together. link: between the GPUs of a node; network: of one adapter of a node to other nodes. Each is a
+    name of dryrun/data/links.json ("100 GbE"), or GB/s in one direction as you measured it. Without `link` it is that of the
+    data sheet; GeForce cards reach a part of their slot. Without `network` each GPU has the share that published clusters of its
+    generation have. adapters: of a node. host_memory_gb: GB of each node's own memory; without it nothing waits there.
+    """
+
+    gpu: hardware.Accelerator
+    gpus: int = 1
+    gpus_per_node: int = 8
+    link: float | str | None = None
+    network: float | str | None = None
+    adapters: int = 1
+    host_memory_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gpu, hardware.Accelerator):
+            object.__setattr__(self, "gpu", gpu(self.gpu))
+        for name in ("gpus", "gpus_per_node", "adapters"):
+            _whole(name, getattr(self, name))
+        for name in ("link", "network"):
+            if getattr(self, name) is not None:
+                _rate(name, getattr(self, name))
+        if self.host_memory_gb is not None and not 0 < self.host_memory_gb < math.inf:
+            raise ValueError(f"host_memory_gb={self.host_memory_gb}: give GB above 0")
+        if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
+            nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
+            what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"
+            raise ValueError(f"{what}: take {nearest}, or say how many a node has: gpus_per_node")
+
+    @property
+    def nodes(self) -> int:
+        return max(1, self.gpus // self.gpus_per_node)
+
+    @property
+    def gpus_in_node(self) -> int:
+        return min(self.gpus, self.gpus_per_node)
+
+    @property
+    def memory(self) -> float:
+        """Bytes of each GPU that a program can use, as nvidia-smi shows them."""
+        return self.gpu.bytes
+
+
+def _positions(model: Model, length: int, name: str) -> None:
+    longest = model.positions
+    if longest and length > longest:
+        raise ValueError(f"{name}={length}: {model.name} has {longest} positions: take {longest} or fewer")
+
+
+def _whole(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_COUNT:
+        raise ValueError(f"{name}={value!r}: give a whole number from 1 to {LARGEST_COUNT:,}")
+
+
+def _rate(name: str, value: float | str) -> None:
+    if isinstance(value, str):
+        hardware.known(name, value, hardware.LINKS)
+    elif not 0 < value < math.inf:
+        raise ValueError(f"{name}={value}: give GB/s above 0 as a test of it measured them, or a name: {name}='100 GbE'")
