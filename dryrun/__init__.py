@@ -1,1 +1,74 @@
-"""Memory, FLOPs and traffic of a training step before you run it: of one device, of one rank of many, and a plan."""
+"""Memory, seconds and tokens per second of a transformer model on GPUs, before you have one.
+
+    from dryrun import Cluster, Generation, Job, plan, predict
+
+    job = Job("llama3-8b", method="lora", checkpointing=True)
+    answer = predict(job, Cluster("rtx-4090"))
+    answer.verdict, answer.prediction.tokens_per_second   # does it fit, and how fast is it
+    plan(Job("llama3-70b", checkpointing=True), Cluster("h100-sxm", gpus=16))[0].strategy
+    predict(Generation("llama3-8b", weights="int4-128"), Cluster("rtx-4090")).users
+
+The model's own code runs on tensors without data. No GPU, no weights, no network. Everything else in this package is internal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
+from .job import Cluster, Generation, Job, Model, gpu, model, needs_tracing
+
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .inference import Served
+    from .planner import Option
+    from .tracing import Trace
+
+__all__ = ["Cluster", "Generation", "Job", "Model", "gpu", "model", "plan", "predict", "trace"]
+
+
+@overload
+def predict(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Answer: ...
+
+
+@overload
+def predict(job: Generation, cluster: Cluster) -> Served: ...
+
+
+def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") -> Answer | Served:
+    """Whether it fits and how fast it is: an `Answer` for a training step, `Served` for a generation.
+
+    strategy: of a training step on several GPUs: "fsdp2", "ddp", "zero1", "zero2" or "hsdp". Bytes are of one GPU, seconds of one
+    step; low and high hold nine of ten published measurements of unseen sources. ValueError, in one line, where the model cannot be
+    traced or no time is predicted for the GPU. The first trace of a model takes seconds, and is kept in the user's cache folder.
+    """
+    needs_tracing()
+    if isinstance(job, Generation):
+        from .inference import serve
+
+        return serve(job, cluster)
+    from .answer import of_job
+
+    return of_job(job, cluster, strategy)
+
+
+def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+    """Every strategy for a training step on these GPUs: what fits first, full training before adapters, then the fastest.
+
+    Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
+    it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
+    """
+    needs_tracing()
+    from .planner import of_job
+
+    return of_job(job, cluster, only)
+
+
+def trace(job: Job) -> Trace:
+    """Peak memory by category, in bytes, and FLOPs of the step on one device: every layer runs, on tensors without data.
+
+    Of full training alone: adapters are traced by `predict`. What a GPU holds beside tensors is not in it.
+    """
+    needs_tracing()
+    from .answer import trace_of
+
+    return trace_of(job)

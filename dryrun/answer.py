@@ -1,22 +1,30 @@
-"""One model on one GPU, answered: does it fit, how many tokens per second, what binds, and which changes would help."""
+"""A training step on GPUs, answered: does it fit, how many tokens per second, what binds, and which changes would help."""
 
-import json
-from dataclasses import asdict, dataclass, replace
+from __future__ import annotations
 
-from . import communication, device_memory, models, timing
-from .hardware import accelerator
+from dataclasses import dataclass, replace
+
+import torch
+
+from . import communication, device_memory, timing
+from .config_file import one_line
+from .hardware import LINKS, accelerator, bytes_per_second, known
+from .job import Cluster, Job
 from .roofline import processor
 from .rows import Setting
+from .tracing import Trace, training_step
 from .workload import Workload, traced
 
 GiB = 2**30
-NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
+STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")
 WORTH = 1.03  # a change that gains less is not named
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Answer:
+    """What a GPU holds at the peak of a step, in bytes, and how long the step takes, each with its band."""
+
     workload: Workload
     setting: Setting
     traced: object
@@ -25,13 +33,57 @@ class Answer:
     constants: dict | None = None  # of one machine, by `bench`; None: the fitted ones
 
     @property
-    def fits(self):
+    def fits(self) -> bool:
+        """Whether the upper end of the band fits."""
         return self.needed.fits(usable(self.setting.gpu))
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.needed, usable(self.setting.gpu))
 
 
 def usable(gpu):
     """Bytes of a GPU's memory that a program can use, as nvidia-smi shows them."""
     return accelerator(gpu).bytes
+
+
+def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict | None = None) -> Answer:
+    """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
+    return answer(job.workload(), setting_of(job, cluster, strategy), constants)
+
+
+def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
+    """Where a job runs, with the bytes/s that its links reach."""
+    known("strategy", strategy, STRATEGIES)
+    if strategy == "hsdp" and cluster.nodes == 1:
+        raise ValueError("strategy='hsdp': it repeats the shards of a node on others, and there is one node: take 'fsdp2'")
+    name = processor(cluster.gpu.key).name  # ValueError where no time is predicted for it
+    return Setting(
+        gpu=name,
+        gpus=cluster.gpus,
+        gpus_per_node=cluster.gpus_in_node,
+        strategy=strategy if cluster.gpus > 1 else "",
+        accumulation=job.accumulation,
+        optimizer=job.optimizer,
+        precision="tf32" if job.precision == "fp32" else "bf16",
+        network=_network(cluster),
+        link=_link(cluster) if cluster.gpus > 1 else 0.0,
+    )
+
+
+def _link(cluster: Cluster) -> float:
+    if isinstance(cluster.link, str):
+        return bytes_per_second(known("link", cluster.link, LINKS))
+    return timing.link_peak(cluster.gpu.key, (cluster.link or 0) * 1e9)
+
+
+def _network(cluster: Cluster) -> float:
+    """Bytes/s that each GPU of a node has of the network. What was measured is below the peak already."""
+    if cluster.network is None:
+        return communication.adapter(processor(cluster.gpu.key))
+    named = isinstance(cluster.network, str)
+    peak = bytes_per_second(known("network", cluster.network, LINKS)) if named else timing.link_peak(cluster.gpu.key, cluster.network * 1e9)
+    return peak * cluster.adapters / cluster.gpus_in_node
 
 
 def answer(workload, setting, constants=None):
@@ -99,36 +151,6 @@ def _candidates(now):
         yield "twice the accumulation", f"--accumulation {more.accumulation}", workload, more
 
 
-def lines(now, found):
-    """The report, line by line."""
-    gpu, size = accelerator(now.setting.gpu), usable(now.setting.gpu)
-    count = f"{now.setting.gpus} x " if now.setting.gpus > 1 else ""
-    yield f"{title(now.workload)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
-    yield f"{now.workload.batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
-    if left_out := models.left_out(now.workload.model):
-        yield f"the part that reads and writes text, without {left_out}"
-    yield ""
-    yield f"{'Memory at the peak':24}{'GiB':>10}"
-    for name, bytes_ in now.needed.categories.items():
-        if bytes_ > 0.005 * GiB:
-            yield f"{NAMES.get(name, name):24}{bytes_ / GiB:10,.2f}"
-    tensors = sum(now.needed.categories.values())
-    yield f"{'on top of tensors':24}{(now.needed.expected - tensors) / GiB:10,.2f}"
-    yield f"{'total':24}{now.needed.expected / GiB:10,.2f}   up to {now.needed.high / GiB:,.2f}"
-    yield f"{'of the GPU':24}{size / GiB:10,.2f}   {verdict(now.needed, size)}"
-    yield ""
-    yield from _links(now.setting)
-    yield from _speed(now.prediction)
-    if found:
-        yield ""
-        yield "What would help" if now.fits else "What would help, first what makes it fit"
-        yield from (_change(now, *change) for change in found)
-    yield ""
-    if now.constants:
-        yield "With the rates that python -m dryrun bench measured on this machine."
-    yield "Predicted, not measured: python -m dryrun validate prints the errors on published measurements."
-
-
 def verdict(needed, size):
     """Whether a step fits on a GPU of this many bytes, in words."""
     if needed.fits(size):
@@ -136,65 +158,24 @@ def verdict(needed, size):
     return "it may fit: that depends on what the allocator cannot fill" if needed.expected <= size else "it does not fit"
 
 
-def _links(setting):
-    """What is assumed of the links, where a step uses them."""
-    if setting.gpus == 1:
-        return
-    link, network = communication.assumed(setting)
-    yield f"{'link between GPUs':24}{link / 1e9:10,.1f}   GB/s in one direction (--link: as you measured it)"
-    if setting.nodes > 1:
-        yield f"{'network of each GPU':24}{network / 1e9:10,.1f}   GB/s, as published clusters have it"
-
-
-def _speed(found):
-    if not found.sure:
-        yield "Launch-bound: the GPU waits for the CPU to launch small kernels. Seconds depend on the host's CPU."
-        yield f"{'seconds of a step':24}{found.seconds:10.3g}   {found.low:.3g} to {found.high:.3g}, if its CPU is like those of published rows"
-    else:
-        yield f"{'seconds of a step':24}{found.seconds:10.3g}   {found.low:.3g} to {found.high:.3g}"
-    rate = found.tokens_per_second * found.seconds
-    yield f"{'tokens per second':24}{found.tokens_per_second:10,.0f}   {rate / found.high:,.0f} to {rate / found.low:,.0f}"
-    yield f"{'MFU':24}{100 * found.mfu:9.0f}%"
-    yield f"{'bound by':24}{found.bound:>10}"
-
-
-def _change(now, what, option, then):
-    faster = then.prediction.tokens_per_second / now.prediction.tokens_per_second
-    saved = (now.needed.expected - then.needed.expected) / GiB
-    speed = f"{faster:.2f}x as fast" if faster >= 1 else f"{1 / faster:.2f}x slower"
-    memory = f"{abs(saved):,.1f} GiB {'less' if saved >= 0 else 'more'}"
-    return f"  {what:26} {speed}, {memory}, {'fits' if then.fits else 'does not fit'}   ({option})"
-
-
-def title(workload):
-    if not workload.model.startswith("{"):
-        return workload.model
-    return json.loads(workload.model).get("model_type", "model")
-
-
-def as_json(now, found):
-    """The same, for programs."""
-    return {
-        "gpu": processor(now.setting.gpu).name,
-        "gpus": now.setting.gpus,
-        "model": title(now.workload),
-        "left_out": models.left_out(now.workload.model),
-        "parameters": now.traced.parameters,
-        "trained": now.traced.trainable,
-        "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},
-        "expected_gib": now.needed.expected / GiB,
-        "high_gib": now.needed.high / GiB,
-        "gpu_gib": usable(now.setting.gpu) / GiB,
-        "fits": now.fits,
-        **asdict(now.prediction),
-        "changes": [
-            {
-                "change": what,
-                "option": option,
-                "fits": then.fits,
-                "tokens_per_second": then.prediction.tokens_per_second,
-                "expected_gib": then.needed.expected / GiB,
-            }
-            for what, option, then in found
-        ],
-    }
+def trace_of(job: Job) -> Trace:
+    """The step of a job on one device without a name, every layer run."""
+    if job.method != "full":
+        raise ValueError(f"method={job.method!r}: adapters are traced for a GPU: name one, or take method='full'")
+    model = job.model
+    workload = job.workload()  # ValueError where the sequence is too long
+    try:
+        return training_step(
+            model.model_class,
+            model.config,
+            job.batch,
+            job.length,
+            dtype=getattr(torch, workload.weights),
+            autocast=torch.bfloat16 if workload.autocast else None,
+            activation_checkpointing=job.checkpointing,
+            optimizer=job.optimizer,
+            accumulation=job.accumulation,
+            attention=job.attention,
+        )
+    except Exception as error:  # whatever a model's own code raises on values that make no sense
+        raise ValueError(f"{model.name}: transformers cannot run this model: {one_line(error)}") from error

@@ -1,7 +1,7 @@
 """What this machine reaches: matrix products, memory, the way to the GPU and between GPUs, and a disk.
 
-python -m dryrun bench                     # beside the data sheet, where the GPU is in the table
-python -m dryrun bench --json bench.json   # for the prediction: python -m dryrun --model llama3-8b --machine bench.json
+dryrun bench                     # beside the data sheet, where the GPU is in the table
+dryrun bench --json bench.json   # for the prediction: dryrun train llama3-8b --machine bench.json
 
 A GPU is timed by CUDA events, a CPU by the wall clock. The best repeat counts. The rate of the last repeats stands beside it:
 where that is lower, the machine slows down as it gets warm.
@@ -308,14 +308,14 @@ def _seconds(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m dryrun bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="dryrun bench", description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="cpu, cuda or cuda:1 (default: the first GPU, or the CPU)")
     parser.add_argument(
         "--seconds", type=_seconds, default=1.0, help="of each measurement (default: 1); 60 shows throttling"
     )
     parser.add_argument("--disk", default=".", metavar="FOLDER", help="whose disk is measured (default: this folder)")
     parser.add_argument("--no-disk", action="store_true", help="measure no disk")
-    parser.add_argument("--json", metavar="FILE", help="write the result, for --machine of python -m dryrun")
+    parser.add_argument("--json", metavar="FILE", help="write the result, for --machine of dryrun train")
     return parser
 
 

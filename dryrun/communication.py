@@ -10,6 +10,7 @@ from . import workload as workloads
 from .device_memory import keeps_whole_gradients
 from .hardware import LINKS, accelerator
 from .kernels import Kernel
+from .models import EXPERTS
 from .roofline import processor
 
 PCIE = 31.5e9  # bytes/s in one direction, version 4 with 16 lanes, where a GPU has no other link
@@ -168,12 +169,13 @@ class Experts(NamedTuple):
 def experts_of(workload):
     """The `Experts` of a mixture, or None."""
     _, config = workloads.config_of(workload)
-    number = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
+    number = next((found for name in EXPERTS if (found := getattr(config, name, None))), None)
     if not number:
         return None
+    layers = config.num_hidden_layers - (getattr(config, "first_k_dense_replace", None) or 0)
     width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
     each = 3 * config.hidden_size * width
-    return Experts(each * number * config.num_hidden_layers, config.num_experts_per_tok, number)
+    return Experts(each * number * layers, config.num_experts_per_tok, number)
 
 
 def of_rank(kernels, setting, traced, workload):

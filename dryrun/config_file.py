@@ -4,6 +4,13 @@ import difflib
 import json
 from pathlib import Path
 
+# Text parts that transformers has no language model for by their own name: the model whose layers they have.
+SAME_LAYERS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
+OF_LAYERS = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
+    "max_position_embeddings", "tie_word_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers",
+    "decoder_sparse_step",
+)  # fmt: skip
 TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification")
 LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
 DEEPEST = 12  # lists and objects in each other
@@ -89,6 +96,10 @@ def language_model(config):
         return config, ""
     text.architectures = None  # those of the whole
     left_out = [name.removesuffix("_config") for name in config.sub_configs if getattr(config, name, None) not in (None, text)]
+    if text.model_type in SAME_LAYERS:
+        fields = {name: getattr(text, name) for name in OF_LAYERS if getattr(text, name, None) is not None}
+        fields["tie_word_embeddings"] = getattr(config, "tie_word_embeddings", False)
+        text = configuration({"model_type": SAME_LAYERS[text.model_type], **fields})
     return text, " and ".join(left_out)
 
 

@@ -140,13 +140,21 @@ def _share_of_state(traced, workload, setting):
 def needed(traced, workload, setting, constants):
     """`Needed` of one rank. constants: the part "memory" of data/constants.json."""
     categories = tensors(traced, workload, setting)
-    total = sum(categories.values())
-    expected = on_device(total, constants, context=True, reserved=True)
-    return Needed(categories, expected, expected * constants[band(workload, setting)])
+    expected = on_device(sum(categories.values()), constants, context=True, reserved=True)
+    if setting.strategy in DEEPSPEED:  # its buffers are an estimate: no published peak says how good it is
+        return Needed(categories, expected, expected * constants["high_whole"])
+    sure = certain(categories)
+    return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure))
+
+
+def certain(categories):
+    """Bytes of weights and optimizer state, which follow from shapes. What libraries do differently is the rest: activations,
+    temporaries, when gradients go, what the allocator cannot fill."""
+    return sum(categories.get(name, 0) for name in ("parameters", "optimizer"))
 
 
 def band(workload, setting):
-    """The constant that holds the upper end for steps of this kind."""
+    """The name of the constant by which all but the `certain` bytes grow to the upper end, for steps of this kind."""
     if setting.gpus == 1:
         return "high"
     return "high_many_fused" if workload.compiled else "high_many_qlora" if workload.four_bit else "high_many"

@@ -1,4 +1,4 @@
-"""Fits the constants of the roofline to published measurements: `python -m dryrun fit`, or `make fit`.
+"""Fits the constants of the roofline to published measurements: `dryrun fit`, or `make fit`.
 
 No row is judged by constants that it helped to fit. The usable rows are divided into folds at random. Each fold gets
 constants from the rows of the other folds. The same is done for each source and each GPU family, which is harder. `data/constants.json` keeps the constants of
@@ -283,11 +283,12 @@ class Peaks:
     rows: list = field(default_factory=list)
     least_context: float = math.inf  # GiB by which the driver's figure exceeds the allocator's, where a row prints both
     tensors: list = field(default_factory=list)  # bytes
+    certain: list = field(default_factory=list)  # bytes of them that are no guess
     measured: list = field(default_factory=list)  # bytes
     context: list = field(default_factory=list)  # whether the CUDA context is in the published figure
     reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
     bands: list = field(default_factory=list)  # the name of the band that each belongs to
-    failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, bytes of the GPU)]}
+    failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, certain ones, bytes of the GPU)]}
 
     def add(self, row):
         """Adds what the row says, if it is a peak whose kind is known and whose step can be traced."""
@@ -296,14 +297,15 @@ class Peaks:
             return
         try:
             workload, setting = run_of(row)
-            total = sum(device_memory.tensors(traced(workload), workload, setting).values())
+            categories = device_memory.tensors(traced(workload), workload, setting)
         except Exception:  # `judged` names the row
             return
         driver = device_memory.driver_gib(row)
         if driver:
             self.least_context = min(self.least_context, driver - size)
         self.rows.append(row)
-        self.tensors.append(total)
+        self.tensors.append(sum(categories.values()))
+        self.certain.append(device_memory.certain(categories))
         self.measured.append(size * device_memory.GiB)
         self.context.append(kind[0])
         self.reserved.append(kind[1])
@@ -313,17 +315,23 @@ class Peaks:
         """Adds a step that ran out of memory."""
         with contextlib.suppress(Exception):  # `judged` names the row
             workload, setting = run_of(row)
-            if setting.gpus == 1:
-                return
-            total = sum(device_memory.tensors(traced(workload), workload, setting).values())
-            size = accelerator(row["gpu"]).bytes
-            self.failed[device_memory.band(workload, setting)].append((total, size))
+            categories = device_memory.tensors(traced(workload), workload, setting)
+            tensors, size = sum(categories.values()), accelerator(row["gpu"]).bytes
+            self.failed[device_memory.band(workload, setting)].append((tensors, device_memory.certain(categories), size))
+
+    def predicted(self, constants):
+        """Bytes of each peak."""
+        found = zip(self.tensors, self.context, self.reserved, strict=True)
+        return np.array([device_memory.on_device(total, constants, context=c, reserved=r) for total, c, r in found])
 
     def errors(self, constants):
         """Logarithm of predicted over published, of each peak."""
-        found = zip(self.tensors, self.context, self.reserved, strict=True)
-        predicted = [device_memory.on_device(total, constants, context=c, reserved=r) for total, c, r in found]
-        return np.log(np.array(predicted) / np.array(self.measured))
+        return np.log(self.predicted(constants) / np.array(self.measured))
+
+    def growth(self, constants):
+        """By how much the bytes that are not certain must grow to reach each published peak."""
+        sure = np.array(self.certain)
+        return (np.array(self.measured) - sure) / (self.predicted(constants) - sure)
 
 
 def peaks(rows):
@@ -348,26 +356,30 @@ def fit_memory(data, chosen):
 
 
 def memory_constants(data):
-    """Constants of the peaks on one GPU, and `high`: what holds nineteen of twenty peaks that were not fitted.
+    """Constants of the peaks on one GPU, and `high`: by how much all but the certain bytes grow to hold nineteen of twenty peaks
+    that were not fitted.
 
     Many GPUs have bands of their own: published peaks under FSDP hold more than the shards and the gathered layers. Steps
-    with fused kernels have another one, because what these keep differs by library, and so has QLoRA. A band on many GPUs
-    also reaches above every published step of its kind that ran out of memory, and at least as far as that of one GPU:
-    its rows come from few sources.
+    with fused kernels have another one, because what these keep differs by library, and so has QLoRA. A band also reaches
+    above every published step of its kind that ran out of memory; one of many GPUs at least as far as that of one GPU: its
+    rows come from few sources.
     """
     one = np.array([row["gpus"] == 1 for row in data.rows])
     bands = np.array(data.bands)
     folds = np.array([fold_of(row) for row in data.rows])
-    errors = np.zeros(len(folds))
+    errors, growth = np.zeros(len(folds)), np.zeros(len(folds))
     for fold in set(folds):
         mine = folds == fold
-        errors[mine] = data.errors(fit_memory(data, one & ~mine))[mine]
+        fitted = fit_memory(data, one & ~mine)
+        errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
     found = fit_memory(data, one)
+    found["high_whole"] = round(float(np.exp(-np.quantile(errors[one], 0.05))), 3)  # of all bytes, where none are certain
     for name in ("high", "high_many", "high_many_fused", "high_many_qlora"):
         mine = bands == name
-        above = [float(np.exp(-np.quantile(errors[mine], 0.05)))] if mine.any() else []
-        for total, size in data.failed[name]:
-            above.append(1.001 * size / device_memory.on_device(total, found, context=True, reserved=True))
+        above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
+        for total, sure, size in data.failed[name]:
+            expected = device_memory.on_device(total, found, context=True, reserved=True)
+            above.append(1.001 * (size - sure) / (expected - sure))
         found[name] = round(max([1.0, *above, found.get("high", 1.0)]), 3)
         found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
     return found

@@ -10,6 +10,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "sgd", "sgd_momentum")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
 LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
+GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "mixed": "float32"}
 
 
@@ -79,6 +81,13 @@ class Model:
         return models.stored_in(self.text)
 
 
+def needs_tracing() -> None:
+    """ModuleNotFoundError with the fix, where what runs a model's code is not installed."""
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"{name} is not installed, and runs the model's code: pip install 'dryrun[trace]'", name=name)
+
+
 def model(given: str | Path | Model) -> Model:
     """A `Model` by its name ("llama3-8b"), or by its config.json or the folder that holds it. ValueError in one line, with the
     nearest names, where there is none."""
@@ -90,6 +99,7 @@ def model(given: str | Path | Model) -> Model:
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
+    needs_tracing()
     config, _ = config_file.language_model(config_file.read_config(path))
     config_file.class_of(config, path)
     return Model(given, path.read_text(encoding="utf-8"))
@@ -178,6 +188,8 @@ class Generation:
     def check(self, cluster: Cluster) -> None:
         """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
         _positions(self.model, self.prompt + self.new, "prompt + new")
+        if not self.model.model_class.__name__.endswith(GENERATES):
+            raise ValueError(f"{self.model.name}: {self.model.model_class.__name__} generates no text, and that is what is asked here")
         heads = getattr(self.model.config, "num_attention_heads", None) or getattr(self.model.config, "n_head", 1)
         if heads % cluster.gpus:
             near = max(size for size in range(1, cluster.gpus) if heads % size == 0)

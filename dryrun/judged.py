@@ -1,6 +1,6 @@
 """What each published row was predicted to take, by constants that had not seen it.
 
-`python -m dryrun fit` writes `data/judged.json` after the constants, so that a page can show every error without tracing
+`dryrun fit` writes `data/judged.json` after the constants, so that a page can show every error without tracing
 hundreds of models. A test traces some of the rows again and compares.
 """
 

@@ -30,20 +30,8 @@ GATED = (
     "yi-",
 )
 PLAIN = ("gpt", "gelu", "relu", "opt", "falcon", "bloom", "phi", "stablelm", "pythia", "neox", "mpt", "vit", "bert")
-# Words that a publisher puts before or after a model's name.
-AFFIXES = (
-    "meta-llama/",
-    "mistralai/",
-    "qwen/",
-    "google/",
-    "microsoft/",
-    "openai-community/",
-    "huggingfacetb/",
-    "-hf",
-    "-instruct",
-)
-
-
+# Words that a publisher puts behind a model's name.
+AFFIXES = ("-hf", "-instruct", "-it", "-base")
 EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  # the fields that make a mixture
 
 
@@ -94,15 +82,22 @@ def names():
 
 def known(name):
     """The name in the table of a model that somebody calls `name`; ValueError with the nearest names if there is none."""
-    wanted = str(name).lower().replace("_", "-")
-    for affix in AFFIXES:
-        wanted = wanted.removeprefix(affix).removesuffix(affix)
-    for row, values in _table().items():
-        if wanted == row or wanted in values.get("aliases", ()):
-            return row
+    given = str(name).lower().replace("_", "-").rpartition("/")[2]  # without the publisher
+    for wanted in (given, _bare(given)):
+        for row, values in _table().items():
+            published = values["source"].partition("/blob/")[0].rpartition("/")[2].lower()
+            if wanted in (row, *values.get("aliases", ()), published, _bare(published)):
+                return row
     close = difflib.get_close_matches(wanted, names(), 3, 0.4)
     meant = f"did you mean {', '.join(close)}?" if close else f"choose one of {', '.join(_table())}"
     raise ValueError(f"model {str(name)[:60]!r} is not known: {meant} Or give a config.json.")
+
+
+def _bare(name):
+    """The name without the words that a publisher puts behind it."""
+    for affix in AFFIXES:
+        name = name.removesuffix(affix)
+    return name
 
 
 def configuration(name, length=None):

@@ -28,10 +28,10 @@ def read(path):
             raise ValueError("a rate is not above 0")
         gpu, device = found["gpu"], found["device"]
     except OSError:
-        raise ValueError(f"{path}: there is no such file: write one by python -m dryrun bench --json {path}") from None
+        raise ValueError(f"{path}: there is no such file: write one by dryrun bench --json {path}") from None
     except (ValueError, KeyError, TypeError) as error:
         what = " ".join(str(error).split())[:80]
-        raise ValueError(f"{path}: no result of python -m dryrun bench --json ({what}): write it again") from None
+        raise ValueError(f"{path}: no result of dryrun bench --json ({what}): write it again") from None
     if gpu not in hardware.ACCELERATORS:
         raise ValueError(f"{path}: it was measured on {str(device)[:60]!r}, and times are predicted for the GPUs of dryrun/data/accelerators.json")  # fmt: skip
     return found

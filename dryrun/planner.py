@@ -8,19 +8,22 @@ upper end of its band. Seconds are those of `predict`, with low and high. No GPU
 a model takes seconds, and is kept in the user's cache folder. 1 GiB = 2**30 bytes.
 """
 
+from __future__ import annotations
+
 import contextlib
 from dataclasses import dataclass, replace
 
-from . import device_memory, models, timing
+from . import answer, device_memory, models, timing
 from .answer import GiB, usable
 from .communication import STAGED, experts_of
 from .hardware import GPUS, LINKS, bytes_per_second, known
+from .job import Cluster, Job
 from .plan_rows import SAME, strategies
 from .roofline import processor
 from .rows import Setting
 from .workload import Workload, config_of, traced
 
-__all__ = ["GPUS", "LINKS", "STAGED", "Option", "plan", "seconds"]
+__all__ = ["GPUS", "LINKS", "STAGED", "Option", "of_job", "plan", "seconds"]
 
 PRECISIONS = ("mixed", "bf16")
 
@@ -110,13 +113,12 @@ def plan(
     for each parameter, as fp32 sums take; bf16 sums, `Trainer`'s default, take 2. host_memory: GB of each node; without it
     no strategy with offload fits. only: the name of one strategy, where the others do not matter.
     """
-    _check(gpus, nodes, adapters, batch, accumulation, network, precision)
+    _check(gpus, nodes, adapters, batch, accumulation, network)
     gpu = processor(gpu)  # ValueError with the nearest name
     if not model.startswith("{"):
         model = models.known(model)
     full = Workload(model, batch, length, checkpointing=int(checkpointing), compiled=compiled,
                     fused_loss=fused_loss)  # fmt: skip
-    shape = _shape(full)
     here = Setting(
         gpu=gpu.name,
         gpus=gpus,
@@ -126,12 +128,26 @@ def plan(
         link=_link(gpu, link),
         network=_network(network, adapters, gpus // nodes) if nodes > 1 else 0.0,
     )
+    return _options(full, here, precision, rank, host_memory, only)
+
+
+def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+    """Every strategy for a job on a cluster, as `plan` ranks them. A job of LoRA or QLoRA has those alone."""
+    full = replace(job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
+    here = replace(answer.setting_of(job, cluster), strategy="")
+    return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method)
+
+
+def _options(full, here, precision, rank, host_memory, only, method="full"):
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
+    shape = _shape(full)
     host = host_memory * 1e9 if host_memory else None
     with _tracing(full):
         traced(full)
     families = {}
     for found in strategies(full, here, shape, precision, rank):
-        if only not in (None, found.name):
+        if only not in (None, found.name) or method not in ("full", _method(found.workload)):
             continue
         with contextlib.suppress(ValueError):  # adapters name layers that this model does not have: no row
             families.setdefault(found.family, []).append(_option(found, host))
@@ -141,6 +157,10 @@ def plan(
             f"only={only!r}: there is no such strategy for this model and these GPUs: leave it out to see them all"
         )
     return _judged(_ranked([_best(options) for options in families.values()]))
+
+
+def _method(workload):
+    return "qlora" if workload.four_bit else "lora" if workload.rank else "full"
 
 
 @contextlib.contextmanager
@@ -214,8 +234,9 @@ def _judged(options):
 
 def _verdict(option, first):
     if not option.fits_gpu:
+        said = "may fit" if option.needed.expected <= option.size else "does not fit"
         return (
-            f"does not fit: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
+            f"{said}: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
         )
     if not option.fits_host:
         known = f"which has {option.host_memory / 1e9:,.0f}" if option.host_memory else "so give host_memory"
@@ -301,7 +322,7 @@ def _share():
     return timing.fitted()["constants"]["link"]
 
 
-def _check(gpus, nodes, adapters, batch, accumulation, network, precision):
+def _check(gpus, nodes, adapters, batch, accumulation, network):
     for name, value in (("gpus", gpus), ("nodes", nodes), ("adapters", adapters), ("batch", batch),
                         ("accumulation", accumulation)):  # fmt: skip
         if value != int(value) or value < 1:
@@ -313,5 +334,3 @@ def _check(gpus, nodes, adapters, batch, accumulation, network, precision):
         raise ValueError(f"gpus={gpus} do not divide into {nodes} nodes of one size: take {near}")
     if nodes > 1 and network is None:
         raise ValueError(f"nodes={nodes}: name the network between them: network='100 GbE'")
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not known: choose one of {', '.join(PRECISIONS)}")

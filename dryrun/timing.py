@@ -6,7 +6,7 @@
     generation("llama3-8b", 512, 128, "l4", weights="int4-128")
 
 Low and high hold nine of ten published measurements whose source the constants had not seen (`fit`). The constants come
-from measurements of `data/published.json`; `python -m dryrun validate` prints the errors.
+from measurements of `data/published.json`; `dryrun validate` prints the errors.
 """
 
 import json
@@ -133,6 +133,17 @@ def training_step(model, batch, length, **options):
 
 def generation(model, prompt, new, gpu, *, batch=1, weights="bf16", tensor=1):
     """The `Prediction` of a prefill of `prompt` tokens and `new` decoded ones, for each sequence of the batch."""
+    first, each = generation_parts(model, prompt, new, gpu, batch=batch, weights=weights, tensor=tensor)
+    parts = {name: first.parts[name] + new * each.parts[name] for name in each.parts}
+    seconds = first.seconds + new * each.seconds
+    return Prediction(
+        seconds, first.low + new * each.low, first.high + new * each.high, _largest(parts), batch * new / seconds,
+        (first.mfu * first.seconds + each.mfu * each.seconds * new) / seconds, "decode", parts,
+    )  # fmt: skip
+
+
+def generation_parts(model, prompt, new, gpu, *, batch=1, weights="bf16", tensor=1):
+    """(the `Prediction` of the prefill, that of one decoded token of each sequence in the middle of the answer)."""
     if weights not in WEIGHT_BYTES:
         raise ValueError(f"weights={weights!r}: choose one of {', '.join(WEIGHT_BYTES)}")
     prefill = Workload(model, batch, prompt, kind="forward", compiled=True)
@@ -143,12 +154,7 @@ def generation(model, prompt, new, gpu, *, batch=1, weights="bf16", tensor=1):
     first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, setting)
     read = what.weight_bytes * setting.weight_bytes + what.cache(setting.context) * batch
     soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
-    parts = {name: first.parts[name] + new * each.parts[name] for name in each.parts}
-    seconds = first.seconds + new * each.seconds
-    return Prediction(
-        seconds, first.low + new * max(each.low, soonest), first.high + new * each.high, _largest(parts), batch * new / seconds,
-        (first.mfu * first.seconds + each.mfu * each.seconds * new) / seconds, "decode", parts,
-    )  # fmt: skip
+    return first, replace(each, low=max(each.low, soonest))
 
 
 def prediction(what, workload, setting, constants=None):

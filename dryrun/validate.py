@@ -1,4 +1,4 @@
-"""Errors of the predictions on published measurements: `python -m dryrun validate [--rows FILE]`.
+"""Errors of the predictions on published measurements: `dryrun validate [--rows FILE]`.
 
 Without FILE the rows of `data/published.json` are judged: each by constants that were fitted without its source, without its
 GPU family, and, in the table and the last line, without a random fifth of the rows that it is in. Rows of a FILE are judged by the constants of all rows

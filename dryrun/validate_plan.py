@@ -1,4 +1,4 @@
-"""`plan()` beside published figures: `python -m dryrun validate --plan`.
+"""`plan()` beside published figures: `dryrun validate --plan`.
 
 Each published step is planned at the conditions that its row states; the constants of its seconds have not seen its source.
 Then the order: of two strategies that one source measured on the same GPUs, is the faster one predicted to be faster?

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,13 +22,13 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.initialization import no_init_weights
 
-from . import adapters, depth, models, tracing
+from . import adapters, caches, depth, models, tracing
 from .gpu_operators import GpuOperators
 from .kernels import Kernels, Recorder, deep, eager, fused
 from .tracker import Tracker
 
 TRACING = ("kernels.py", "workload.py", "adapters.py", "tracing.py", "tracker.py", "gpu_operators.py", "depth.py", "models.py",
-           "config_file.py")  # fmt: skip
+           "config_file.py", "caches.py")  # fmt: skip
 OLD_ATTENTION = "attention_of_2020"
 FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
 
@@ -74,12 +74,13 @@ class Traced:
     keys: int = 0  # bytes of the KV cache of one token, in 16 bits, in layers that keep all tokens
     window_keys: int = 0  # and in layers that keep the last `window` tokens alone
     window: int = 0
+    state: int = 0  # bytes that layers of linear attention and state-space layers keep of one sequence, however long
     weight_bytes: int = 0  # of the weights that products read, at one byte for each
     memory: tracing.Trace = None
 
     def cache(self, context):
-        """Bytes of the KV cache of one sequence of `context` tokens, in 16 bits."""
-        return self.keys * context + self.window_keys * min(context, self.window)
+        """Bytes that one sequence of `context` tokens keeps: keys and values in 16 bits, and states of one size."""
+        return self.keys * context + self.window_keys * min(context, self.window) + self.state
 
 
 def config_of(workload):
@@ -95,7 +96,9 @@ def parameters(model):
     """How many parameters the traced part of a model has, by name or by the text of a config.json."""
     model_class, config = config_of(Workload(model, 1, 0))
     with torch.device("meta"), no_init_weights():
-        return sum(p.numel() for p in tracing.build_model(model_class, config, torch.bfloat16, "eager").parameters())
+        model = tracing.build_model(model_class, config, torch.bfloat16, "eager")
+        model.tie_weights()  # what building without initial values leaves out
+        return sum(p.numel() for p in model.parameters())
 
 
 def traced(workload):
@@ -140,11 +143,12 @@ def run(workload):
     model_class, config = config_of(workload)
     number = layers_of(config)
     few = FEW_LAYERS
+    state = caches.state(model_class, config) if workload.kind == "decode" else 0
     if number > few[1] and _alike(model_class, config.to_json_string(use_diff=False), config):
         low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
         if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):
-            return _deep(low, high, few, number)
-    return _run(workload, model_class, config, number)
+            return replace(_deep(low, high, few, number), state=state)
+    return replace(_run(workload, model_class, config, number), state=state)
 
 
 def _deep(low, high, few, number):
@@ -201,38 +205,8 @@ def _run(workload, model_class, config, number):
     changed = [p for p in model.parameters() if p.requires_grad]
     result.trainable, result.tensors = sum(p.numel() for p in changed), len(changed)
     result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
-    result.keys, result.window_keys, result.window = kv_cache(config, number)
+    result.keys, result.window_keys, result.window = caches.of_tokens(config, number)
     return result
-
-
-WINDOWED = ("sliding_attention", "chunked_attention")
-WHOLE = ("full_attention", "attention", "hybrid")
-
-
-def kv_cache(config, layers):
-    """(bytes for each token in layers that keep all tokens, in layers that keep a window, the window) of 16-bit keys and values.
-
-    Layers of state-space and linear attention keep a state of one size, which is not in it.
-    """
-    if not getattr(config, "num_attention_heads", None):
-        return 0, 0, 0
-    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
-    window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None) or 0
-    kinds = list(kinds or [WINDOWED[0] if window and getattr(config, "use_sliding_window", True) else WHOLE[0]] * layers)
-    kinds = kinds[: layers - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    of_layer = getattr(config, "per_layer_config", None) or [config] * layers  # where layers differ in their heads
-    sizes = [(kind, _keys(of_layer[number])) for number, kind in enumerate(kinds)]
-    whole, windowed = (sum(size for kind, size in sizes if kind in kept) for kept in (WHOLE, WINDOWED))
-    return whole, windowed, window
-
-
-def _keys(layer):
-    """Bytes of one token in one layer. Latent attention keeps one compressed vector and the part with positions."""
-    if latent := getattr(layer, "kv_lora_rank", None):
-        return 2 * (latent + layer.qk_rope_head_dim)
-    heads = layer.num_attention_heads
-    head = getattr(layer, "head_dim", None) or layer.hidden_size // heads
-    return 2 * 2 * (getattr(layer, "num_key_value_heads", None) or heads) * head
 
 
 def _attention(workload, model_class):
@@ -245,6 +219,16 @@ def _attention(workload, model_class):
 
 
 def _train(workload, model, autocast, result):
+    try:
+        _step(workload, model, autocast, result)
+    except AttributeError as error:
+        if "FourBitLinear" in str(error):
+            what = "this model's own code reads the weights of a layer, which are packed in 4 bits then"
+            raise ValueError(f"QLoRA: {what}: take LoRA") from error
+        raise
+
+
+def _step(workload, model, autocast, result):
     model.train()
     if workload.rank:
         # Without autocast peft still keeps the adapters in fp32; frameworks that train in pure bf16 do not.

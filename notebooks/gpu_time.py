@@ -360,7 +360,7 @@ for name, sentence, slow, fast, least, most in (
 #   checkpointing costs in time is small beside a step that does not fit at all.
 # - **Do not ask for seconds of small steps.** A small model, or one row of a few tokens,
 #   waits for the CPU that launches its kernels.
-# - **Run it for your model**: `python -m dryrun --model config.json --gpu rtx-4090`.
+# - **Run it for your model**: `dryrun train config.json --gpu rtx-4090`.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.

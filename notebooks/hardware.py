@@ -300,7 +300,7 @@ table("two", "LoRA of an 8B Llama, 1 x 2,048 tokens a GPU, checkpointing, DDP on
 # ## PCIe
 #
 # A lane of generation 3 signals 8 billion bits per second, and each later generation twice as
-# many. Of 130 bits 128 are data. So in one direction:
+# many. Up to generation 5, of 130 bits 128 are data. So in one direction:
 #
 # *GB/s = lanes x GT/s x 128 / 130 / 8.*
 
@@ -402,15 +402,15 @@ for name, sentence, value, unit, link in (
     ("mlx-lora", "Tokens/s of LoRA on a 7B Llama with MLX on an M2 Ultra", 475, "tokens/s", MLX),
     ("mi300x-train", "Tokens/s of each MI300X in bf16 training of an 8B Llama, torchtitan, eight of them", AO["value"],
      "tokens/s", AO["url"]),
-    ("b200-train", "Tokens/s of each B200 in bf16 training of an 8B Llama, torchtitan, eight of them", AO_B200["value"],
-     "tokens/s", AO_B200["url"]),
+    ("b200-train", "Tokens/s of each B200, power limited, in bf16 training of an 8B Llama, torchtitan, eight of them",
+     AO_B200["value"], "tokens/s", AO_B200["url"]),
 ):
     claim(name, sentence, value, unit, kind="cited", source=link)
 
 # %% [markdown]
 # ## This machine
 #
-# The micro-benchmark, as you run it by `python -m dryrun bench`. A CPU has no row in the table
+# The micro-benchmark, as you run it by `dryrun bench`. A CPU has no row in the table
 # of accelerators, so nothing stands beside it.
 
 # %% tags=["measures"]
@@ -434,7 +434,7 @@ claim("bench-copy", "Copies in memory of this machine, read and written", rates[
 # - **Bandwidth for answers, products for training.** Compare GPUs by the number that your work
 #   needs.
 # - **Two memories are not one.** Two GPUs serve a model in turn, or train copies of it.
-# - **Measure yours**: `python -m dryrun bench`, then predict with what it reached.
+# - **Measure yours**: `dryrun bench`, then predict with what it reached.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.

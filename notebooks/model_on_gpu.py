@@ -367,7 +367,7 @@ plt.show()
 #   memory changes the method; a faster one changes only the seconds.
 # - **For one user, bandwidth decides.** A GPU with twice the matrix throughput and the same
 #   bandwidth gives one user nothing. Batches do: they share every read of the weights.
-# - **Your length, batch and rank differ?** `python -m dryrun --model llama3-8b --gpu rtx-4090
+# - **Your length, batch and rank differ?** `dryrun train llama3-8b --gpu rtx-4090
 #   --sequence 2048 --batch 4 --lora 16` answers for yours, with what would help.
 
 # %%

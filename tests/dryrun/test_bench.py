@@ -1,4 +1,4 @@
-"""`python -m dryrun bench`: it measures this machine, compares a GPU with its data sheet, and its file feeds the prediction."""
+"""`dryrun bench`: it measures this machine, compares a GPU with its data sheet, and its file feeds the prediction."""
 
 import dataclasses
 import json
@@ -204,7 +204,7 @@ def test_the_constants_of_everybody_stay_as_they_are():
 
 
 def answered(capsys, *arguments):
-    assert command.main(["--model", "gpt2", "--batch", "16", "--sequence", "512", "--json", *arguments]) == 0
+    assert command.main(["train", "gpt2", "--batch", "16", "--sequence", "512", "--json", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -212,7 +212,7 @@ def test_the_prediction_takes_the_gpu_and_the_rates_of_the_file(tmp_path, capsys
     fast, slow = (answered(capsys, "--machine", str(written(tmp_path, of_gpu(share)))) for share in (0.9, 0.45))
     assert fast["gpu"] == slow["gpu"] == GPU
     assert 1.5 < slow["seconds"] / fast["seconds"] < 2.1
-    assert command.main(["--model", "gpt2", "--machine", str(written(tmp_path, of_gpu())), "--sequence", "64"]) == 0
+    assert command.main(["train", "gpt2", "--machine", str(written(tmp_path, of_gpu())), "--sequence", "64"]) == 0
     assert "measured on this machine" in capsys.readouterr().out
 
 
@@ -226,10 +226,10 @@ def test_a_link_that_was_measured_takes_the_place_of_the_data_sheet():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("{}", "no result of python -m dryrun bench"),
-        ("[]", "no result of python -m dryrun bench"),
-        ("no JSON", "no result of python -m dryrun bench"),
-        (json.dumps({"gpu": GPU, "device": "", "rates": [{"name": "x"}]}), "no result of python -m dryrun bench"),
+        ("{}", "no result of dryrun bench"),
+        ("[]", "no result of dryrun bench"),
+        ("no JSON", "no result of dryrun bench"),
+        (json.dumps({"gpu": GPU, "device": "", "rates": [{"name": "x"}]}), "no result of dryrun bench"),
         (json.dumps(of_gpu(0), default=dataclasses.asdict), "a rate is not above 0"),
         (
             json.dumps(of_gpu() | {"gpu": None, "device": "EPYC"}, default=dataclasses.asdict),
@@ -240,15 +240,15 @@ def test_a_link_that_was_measured_takes_the_place_of_the_data_sheet():
 def test_a_file_that_is_no_result_is_one_line(tmp_path, capsys, text, message):
     path = tmp_path / "bench.json"
     path.write_text(text)
-    line = refused(capsys, "--model", "gpt2", "--machine", str(path))
+    line = refused(capsys, "train", "gpt2", "--machine", str(path))
     assert str(path) in line and message in line
 
 
 def test_another_gpu_than_that_of_the_file_is_refused(tmp_path, capsys):
     path = written(tmp_path, of_gpu())
-    line = refused(capsys, "--model", "gpt2", "--machine", str(path), "--gpu", "l4")
+    line = refused(capsys, "train", "gpt2", "--machine", str(path), "--gpu", "l4")
     assert "was measured on rtx-4090: leave --gpu out" in line
-    line = refused(capsys, "--model", "gpt2", "--machine", str(tmp_path / "gone.json"))
+    line = refused(capsys, "train", "gpt2", "--machine", str(tmp_path / "gone.json"))
     assert "there is no such file" in line
 
 

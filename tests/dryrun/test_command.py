@@ -1,4 +1,4 @@
-"""`python -m dryrun`: what it prints is the trace, and an error says what to do."""
+"""`dryrun train`: what it prints is the trace, and an error says what to do."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig
 
 from dryrun import __main__ as command
-from dryrun import tracing
+from dryrun import config_file, job, tracing
 
 ROOT = Path(tracing.__file__).parents[1]
 SMALL = dict(hidden_size=512, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=8, vocab_size=8000)
@@ -47,7 +47,7 @@ def refused(capsys, *arguments):
 
 
 def test_a_cold_start_prints_what_the_trace_holds(folder):
-    call = [sys.executable, "-m", "dryrun", str(folder), "--batch", "4", "--length", "1024", "--checkpointing"]
+    call = [sys.executable, "-m", "dryrun", "train", str(folder), "--batch", "4", "--length", "1024", "--checkpointing"]
     done = subprocess.run(call, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     step = tracing.training_step(
@@ -63,11 +63,11 @@ def test_a_cold_start_prints_what_the_trace_holds(folder):
 
 def test_the_class_is_that_of_the_configuration_or_its_language_model(tmp_path):
     config = BertConfig(**SMALL, architectures=["BertForMaskedLM"])
-    assert command.class_of(config, tmp_path) is BertForMaskedLM
+    assert config_file.class_of(config, tmp_path) is BertForMaskedLM
     config.architectures = ["BertForQuestionAnswering"]
-    assert command.class_of(config, tmp_path).__name__ == "BertLMHeadModel"
+    assert config_file.class_of(config, tmp_path).__name__ == "BertLMHeadModel"
     config.architectures = ["pipeline"]  # a name of transformers, and no model
-    assert command.class_of(config, tmp_path).__name__ == "BertLMHeadModel"
+    assert config_file.class_of(config, tmp_path).__name__ == "BertLMHeadModel"
 
 
 @pytest.mark.parametrize(
@@ -83,20 +83,20 @@ def test_the_class_is_that_of_the_configuration_or_its_language_model(tmp_path):
 )
 def test_a_config_that_cannot_be_traced_is_named_with_what_to_do(tmp_path, capsys, text, message):
     path = write(tmp_path, text)
-    line = refused(capsys, str(path), "--length", "128")
+    line = refused(capsys, "train", str(path), "--length", "128")
     assert str(path) in line and message in line
 
 
 def test_a_missing_file_is_named(tmp_path, capsys):
-    assert "there is no such file: give a model's config.json" in refused(capsys, str(tmp_path / "nowhere"))
+    assert "there is no such file: give a model's config.json" in refused(capsys, "train", str(tmp_path / "nowhere" / "config.json"))
 
 
 def test_a_remote_class_of_the_configuration_is_not_executed(tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('executed')")
     values = json.loads(LLAMA.to_json_string()) | {"auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}  # fmt: skip
-    config = command.read_config(write(tmp_path, json.dumps(values)))
-    assert command.class_of(config, tmp_path).__module__.startswith("transformers.")
+    config = config_file.read_config(write(tmp_path, json.dumps(values)))
+    assert config_file.class_of(config, tmp_path).__module__.startswith("transformers.")
 
 
 def test_its_choices_are_those_of_the_trace():
-    assert set(command.OPTIMIZERS) == set(tracing.OPTIMIZERS)
+    assert set(job.OPTIMIZERS) == set(tracing.OPTIMIZERS)

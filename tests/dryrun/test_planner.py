@@ -231,7 +231,7 @@ def test_each_option_says_in_one_sentence_why_it_loses():
     for option in options("llama2-7b", length=2048):
         assert option.verdict and len(option.verdict) < 120
         assert option.verdict in str(option)
-        assert option.fits or "does not fit" in option.verdict or "host" in option.verdict
+        assert option.fits or "does not fit" in option.verdict or "may fit" in option.verdict or "host" in option.verdict
 
 
 def test_who_trains_adapters_is_said_of_the_right_one():
@@ -281,7 +281,7 @@ def test_one_gpu_has_no_row_that_sends():
         ({"gpus": 16, "nodes": 2, "network": "Infiniband NDR"}, "did you mean 'InfiniBand NDR'"),
         ({"gpus": 0}, "gpus=0: give a whole number, 1 or more"),
         ({"link": -1}, "link=-1: give GB/s above zero"),
-        ({"precision": "fp8"}, "precision='fp8' is not known"),
+        ({"precision": "fp8"}, "precision='fp8' is not known to a plan"),
         ({"gpu": "rtx-4091"}, "did you mean rtx-4090"),
         ({"gpu": "mi300x"}, "only NVIDIA's have been judged"),
         ({"model": "llama3-9b"}, "did you mean llama3-8b"),
@@ -338,7 +338,7 @@ def test_405b_on_128_h100_is_planned_a_quarter_too_fast():
     )
     published = replace(split.workload, batch=2), replace(split.setting, accumulation=1)
     assert rate(TITAN, *published) / 109 == pytest.approx(1.25, abs=0.04)
-    assert not alone.fits and not split.fits
+    assert split.fits and not alone.fits
 
 
 @pytest.mark.parametrize("name", ["n-0040", "n-0010", "n-0026"])

@@ -14,8 +14,9 @@ from transformers import (
 )
 
 from dryrun import config_file, models, workload
+from dryrun.caches import of_tokens
 from dryrun.rows import Setting, klass_of
-from dryrun.workload import Workload, kv_cache
+from dryrun.workload import Workload
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=500)
 MIXTURE = dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, n_group=1, topk_group=1)
@@ -66,7 +67,7 @@ def test_the_text_part_of_a_model_with_images_is_traced_and_the_rest_is_named():
     ids=lambda value: getattr(value, "model_type", ""),
 )
 def test_the_kv_cache_is_what_the_layers_keep(config, each, windowed):
-    assert kv_cache(config, config.num_hidden_layers)[:2] == (each, windowed)
+    assert of_tokens(config, config.num_hidden_layers)[:2] == (each, windowed)
 
 
 def test_a_mixture_is_one_by_name_and_by_its_file():

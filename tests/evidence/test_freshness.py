@@ -130,6 +130,16 @@ def test_comments_blank_lines_and_prose_are_no_code(repository, same):
     assert hash_of(same) == hash_of("# %%\nx = 1") != hash_of("# %%\nx = 2")
 
 
+def test_a_module_of_ours_that_moves_makes_nothing_old_and_one_of_others_does(repository):
+    def hash_of(text):
+        return freshness.code_hash(jupytext.reads(text, {"extension": ".py"}), repository.source)
+
+    here = hash_of("# %%\nfrom dryrun.here import (\n    f,\n    g,\n)\nimport torch\nx = f()")
+    assert here == hash_of("# %%\nfrom dryrun.there import f\nfrom evidence import claim\nimport torch\nx = f()")
+    assert here != hash_of("# %%\nfrom dryrun.here import f\nimport torch as there\nx = f()")
+    assert here != hash_of("# %%\nfrom dryrun.here import f\nimport torch\nx = f(1)")
+
+
 def test_a_hash_in_a_text_is_no_comment():
     assert measured_code.what_runs("x = '# no comment'  # a comment") == "x = '# no comment'"
 

@@ -119,10 +119,10 @@ def test_the_command_that_traces_a_training_step_takes_a_config(tmp_path):
     )
     config.save_pretrained(tmp_path)
     command = (FOLDER / "estimate.sh").read_text().splitlines()[-1].split()
-    assert command[:4] == ["python", "-m", "dryrun", "path/to/config.json"]
-    options = [word if word != "4096" else "64" for word in command[4:]]
+    assert command[:3] == ["dryrun", "train", "path/to/config.json"]
+    options = [word if word != "4096" else "64" for word in command[3:]]
     said = subprocess.run(
-        [sys.executable, "-m", "dryrun", tmp_path, *options], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "dryrun", "train", tmp_path, *options], capture_output=True, text=True, check=True
     )
     assert "Memory at the peak" in said.stdout
 

@@ -24,7 +24,7 @@ def claims():
 
 
 def answered(*options):
-    words = [sys.executable, *shlex.split(COMMAND)[1:], "--json", *options]
+    words = [sys.executable, "-m", *shlex.split(COMMAND), "--json", *options]
     run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)

@@ -1,0 +1,198 @@
+"""Text generated on named GPUs: does it fit, for how many users, how long a context, and how fast.
+
+*Weights on a GPU + KV cache on a GPU + reserve <= memory of the GPU.* The reserve is for what a prompt needs beside its cache, the
+CUDA context, communication buffers and rounding. Seconds are those of `timing`: low and high come from published rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from . import judged, published, timing
+from .formats import WEIGHT_BYTES, WHOLE_MODEL
+from .job import LARGEST_COUNT, Cluster, Generation
+from .models import is_mixture
+from .workload import Traced, Workload, traced
+
+GiB = 2**30
+LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
+FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
+# Seconds of one small all-reduce without NVLink: eight RTX 4090 and NCCL, https://github.com/NVIDIA/nccl/issues/1530
+SUM_OVER_PCIE = 42.1e-6
+UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
+OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a `Generation` needs on each GPU of a `Cluster`, in bytes, and how fast it is."""
+
+    generation: Generation
+    cluster: Cluster
+    traced: Traced
+
+    @property
+    def gpus(self) -> int:
+        return self.cluster.gpus
+
+    @cached_property
+    def weights(self) -> float:
+        """Bytes of weights on each GPU. Most formats leave the embedding and the output layer in 16 bits."""
+        stored = self.generation.weights
+        tied = getattr(self.generation.model.config, "tie_word_embeddings", False)
+        ends = self.traced.vocabulary * self.traced.width * (1 if tied else 2)
+        of_ends = WEIGHT_BYTES[stored] if stored in WHOLE_MODEL else 2.0
+        return ((self.traced.parameters - ends) * WEIGHT_BYTES[stored] + ends * of_ends) / self.gpus
+
+    @property
+    def tokens(self) -> int:
+        """Of one sequence, when its answer is complete."""
+        return self.generation.prompt + self.generation.new
+
+    def cache(self, tokens: int) -> float:
+        """Bytes of the KV cache of one sequence on each GPU. GPUs share heads out; where there are fewer heads, they repeat them."""
+        return self.traced.cache(tokens) / min(self.gpus, self._heads)
+
+    @cached_property
+    def _heads(self) -> int:
+        config = self.generation.model.config
+        if getattr(config, "kv_lora_rank", None):
+            return 1  # one compressed vector for all heads
+        return getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None) or 1
+
+    @property
+    def needed(self) -> float:
+        """Bytes on each GPU, without the reserve."""
+        return self.weights + self.generation.batch * self.cache(self.tokens)
+
+    @property
+    def verdict(self) -> str:
+        room = self.cluster.memory - self.needed
+        return FITS if room >= RESERVE else MAY_FIT if room >= LEAST else NO
+
+    @property
+    def fits(self) -> bool:
+        return self.verdict == FITS
+
+    @property
+    def _room(self) -> float:
+        """Bytes of each GPU that are left for caches."""
+        return max(0.0, self.cluster.memory - RESERVE - self.weights)
+
+    @property
+    def users(self) -> int | None:
+        """Sequences of prompt + new tokens whose caches fit at once; None where a sequence keeps none that grows."""
+        each = self.cache(self.tokens)
+        return int(self._room // each) if each else None
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest single sequence that fits, at most what the model's positions allow; None where nothing limits it."""
+        positions, window = self.generation.model.positions, self.traced.window
+        each = self.traced.keys / min(self.gpus, self._heads)
+        room = self._room - (self.cache(window) - each * window)  # full windows, and states of one size
+        if room <= 0:
+            return 0
+        if not each:
+            return positions
+        return min(int(room // each), positions or LARGEST_COUNT)
+
+    @cached_property
+    def prefill(self) -> timing.Prediction:
+        """Until the first token of a batch, without a queue."""
+        return self._speeds[0]
+
+    @cached_property
+    def decode(self) -> timing.Prediction:
+        """One token for each sequence of the batch, in the middle of the answer."""
+        return self._speeds[1]
+
+    @cached_property
+    def _speeds(self):
+        asked = self.generation
+        first, each = timing.generation_parts(
+            asked.model.text, asked.prompt, asked.new, self.cluster.gpu.key,
+            batch=asked.batch, weights=asked.weights, tensor=self.gpus,
+        )  # fmt: skip
+        if is_mixture(asked.model.text):
+            low, high = band_of_mixtures()
+            each = replace(each, low=low * each.seconds, high=high * each.seconds)
+        if self.gpus == 1 or self.over_nvlink:
+            return first, each
+        sums = (2 * self.traced.layers + 1) * SUM_OVER_PCIE
+        return tuple(_later(found, sums) for found in (first, each))
+
+    @property
+    def over_nvlink(self) -> bool:
+        """Whether GPUs of this kind come with NVLink. A bridge that is sold apart does not count."""
+        return str(self.cluster.gpu.get("peer_link")).startswith("NVLink")
+
+    @property
+    def predicted(self) -> bool:
+        """Whether its speed is predicted: it may fit, and published rows ran such weights."""
+        return self.verdict != NO and self.generation.weights not in UNPREDICTED
+
+    @property
+    def prefill_judged(self) -> bool:
+        """Whether published rows say how far the first token may be off: none has weights of 4 bits."""
+        return WEIGHT_BYTES[self.generation.weights] >= 1
+
+    def what_fits(self) -> list[str]:
+        """What of the same model would fit: narrower weights here, or more GPUs of this kind."""
+        found = []
+        for weights in OFFERED:
+            other = serve(replace(self.generation, weights=weights), self.cluster)
+            if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights] and other.fits:
+                found.append(f"--weights {weights}: {other.needed / GiB:,.1f} GiB on each GPU")
+        for gpus in (2, 4, 8):
+            if gpus <= self.gpus:
+                continue
+            try:
+                more = serve(self.generation, replace(self.cluster, gpus=gpus))
+            except ValueError:  # heads that do not divide
+                continue
+            if more.fits:
+                found.append(f"--gpus {gpus}: {more.needed / GiB:,.1f} GiB on each")
+                break
+        return found
+
+    def server(self) -> str:
+        """A call of vLLM that means the same."""
+        split = f" --tensor-parallel-size {self.gpus}" if self.gpus > 1 else ""
+        seqs = max(1, min(self.users or self.generation.batch, 1024))
+        return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}"
+
+
+@lru_cache(maxsize=1)
+def band_of_mixtures() -> tuple[float, float]:
+    """(low, high) of a token of a mixture of experts, as factors: its errors are larger than those of other decoding, and few."""
+    rows = {row["id"]: row for row in published.rows()}
+    errors = []
+    for one in judged.read():
+        row = rows[one.id]
+        if one.klass == "decode" and is_mixture(json.dumps(row["config"]) if row.get("config") else row["model"]):
+            errors.append(math.log(one.seconds / row["seconds"]))
+    return timing.factors(errors)
+
+
+def _later(found: timing.Prediction, seconds: float) -> timing.Prediction:
+    """The prediction with so many seconds more that GPUs wait for each other."""
+    parts = found.parts | {"communication": found.parts["communication"] + seconds}
+    rate = found.tokens_per_second * found.seconds / (found.seconds + seconds)
+    return replace(
+        found, seconds=found.seconds + seconds, low=found.low + seconds, high=found.high + seconds, parts=parts,
+        bound=max(parts, key=parts.get), tokens_per_second=rate,
+    )  # fmt: skip
+
+
+def serve(generation: Generation, cluster: Cluster) -> Served:
+    """`Served` of a generation on GPUs that split every matrix. ValueError where the model's heads do not divide among them."""
+    if cluster.nodes > 1:
+        raise ValueError(f"gpus={cluster.gpus}: tensor parallelism is predicted inside a node: take {cluster.gpus_per_node} or fewer")
+    generation.check(cluster)
+    return Served(generation, cluster, traced(Workload(generation.model.text, generation.batch, 1, kind="decode", compiled=True)))
+
+

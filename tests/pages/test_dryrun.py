@@ -1,0 +1,66 @@
+"""docs/dryrun.md, sentence by sentence: what it shows is what the commands print."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from programs import ROOT, SNIPPETS, run
+
+from evidence.notebooks import project
+
+FOLDER = SNIPPETS / "dryrun"
+PAGE = (ROOT / "docs" / "dryrun.md").read_text()
+NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*\.?\d*(?:e[+-]\d+)?(?![\w-])")
+
+
+def printed(words):
+    done = subprocess.run([sys.executable, "-m", *words.split()], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parts(text):
+    """(its words, its numbers): a last digit may differ from one CPU to the next."""
+    return NUMBER.sub("#", text).split(), [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
+@pytest.mark.parametrize("verb", ["train", "infer", "plan"])
+def test_what_the_page_shows_is_what_the_command_prints(verb):
+    words, numbers = parts(printed((FOLDER / f"{verb}.sh").read_text()))
+    shown_words, shown_numbers = parts((FOLDER / f"{verb}.txt").read_text())
+    assert words == shown_words, f"write it again: python -m $(cat snippets/dryrun/{verb}.sh) > snippets/dryrun/{verb}.txt"
+    assert numbers == pytest.approx(shown_numbers, rel=0.02)
+
+
+def test_the_program_says_of_each_gpu_whether_it_fits_and_how_fast_it_is():
+    lines = run("dryrun/ask.py").stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "l40s", "a100-sxm4-80", "8 x rtx-4090", "generation"]
+    assert all("fits" in line and line.endswith("tokens/s") for line in lines[:3])
+
+
+def test_the_install_line_has_the_address_and_the_version_of_the_project():
+    line, own = (FOLDER / "install.sh").read_text(), project()
+    assert f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun" in line
+    assert (ROOT / "dryrun" / "README.md").read_text().count(line.strip()) == 1
+
+
+def test_the_package_is_of_the_same_version_and_address_as_the_project():
+    import tomllib
+
+    package, own = tomllib.loads((ROOT / "dryrun" / "pyproject.toml").read_text())["project"], project()
+    assert (package["version"], package["urls"]["Repository"]) == (own["version"], own["urls"]["Repository"])
+    assert all(not (ROOT / "dryrun" / name).exists() for name in ("evidence", "results"))
+    imports = {line for path in (ROOT / "dryrun").glob("*.py") for line in path.read_text().splitlines() if re.match(r"\s*(from|import) evidence", line)}
+    assert not imports, "the package is installed without the site"
+
+
+def test_every_option_that_the_page_names_is_one_of_the_command():
+    known = {word for each in ("train", "infer", "plan", "models") for word in re.findall(r"--[\w-]+", printed(f"dryrun {each} --help"))}
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGE)) <= known
+
+
+def test_every_public_name_stands_on_the_page():
+    import dryrun
+
+    assert set(re.findall(r"^::: dryrun\.(\w+)", PAGE, re.M)) == set(dryrun.__all__) - {"Model"}
