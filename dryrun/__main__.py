@@ -26,7 +26,7 @@ from .job import ATTENTIONS, LARGEST_COUNT, OPTIMIZERS, PRECISIONS, Cluster, Gen
 
 STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")
 WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "link", "network", "adapters",
-            "tokens", "price")  # fmt: skip
+            "tokens", "price", "largest_batch")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,10 +64,11 @@ def train(options: argparse.Namespace) -> str:
     with _named(job):
         now = answer.of_job(job, cluster, options.strategy, constants)
         found = answer.changes(now)
+        largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch else None
     if options.json:
-        return _json(report.step_json(now, found))
+        return _json(report.step_json(now, found) | ({} if largest is None else {"largest_batch": largest}))
     bill = report.bill(now, options.tokens, options.price) if options.tokens else ()
-    return "\n".join(report.step(now, found, bill))
+    return "\n".join(report.step(now, found, [*report.largest(largest), *bill]))
 
 
 def _traced(options):
@@ -320,6 +321,7 @@ def _of_gpus(verb, name):
         return
     group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
     group.add_argument("--machine", metavar="FILE", help="rates of this machine, by dryrun bench --json; in place of --gpu")
+    group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
     group.add_argument("--tokens", type=_above_zero, metavar="N", help="hours for so many tokens, such as 1e9")
     group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens: the cost")
 

@@ -9,10 +9,10 @@ import torch
 from . import communication, device_memory, timing
 from .config_file import one_line
 from .hardware import LINKS, accelerator, bytes_per_second, known
-from .job import Cluster, Job
+from .job import LARGEST_COUNT, PUBLISHED_AS, Cluster, Job
 from .roofline import processor
 from .rows import Setting
-from .tracing import Trace, training_step
+from .tracing import OPTIMIZERS, Trace, training_step
 from .workload import Workload, traced
 
 GiB = 2**30
@@ -52,6 +52,27 @@ def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict 
     return answer(job.workload(), setting_of(job, cluster, strategy), constants)
 
 
+def largest_batch(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> int:
+    """The most sequences of a micro-batch that surely fit; 0 where not even one does. Memory grows by nearly the same bytes with
+    each, so the line through two batches says where to look, and the answers around it decide."""
+
+    def needed(batch: int) -> float:
+        return of_job(replace(job, batch=batch), cluster, strategy).needed.high
+
+    size = cluster.memory
+    if needed(1) > size:
+        return 0
+    low, high = 1, 2  # low fits
+    while needed(high) <= size:
+        each = (needed(high) - needed(low)) / (high - low)
+        low, high = high, min(LARGEST_COUNT, max(high + 1, high + int((size - needed(high)) / each) + 1))
+    while high - low > 1:
+        each = (needed(high) - needed(low)) / (high - low)
+        middle = min(high - 1, max(low + 1, low + int((size - needed(low)) / each)))
+        low, high = (middle, high) if needed(middle) <= size else (low, middle)
+    return low
+
+
 def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
     """Where a job runs, with the bytes/s that its links reach."""
     known("strategy", strategy, STRATEGIES)
@@ -64,7 +85,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         gpus_per_node=cluster.gpus_in_node,
         strategy=strategy if cluster.gpus > 1 else "",
         accumulation=job.accumulation,
-        optimizer=job.optimizer,
+        optimizer=PUBLISHED_AS.get(job.optimizer, job.optimizer),
         precision="tf32" if job.precision == "fp32" else "bf16",
         network=_network(cluster),
         link=_link(cluster) if cluster.gpus > 1 else 0.0,
@@ -162,6 +183,8 @@ def trace_of(job: Job) -> Trace:
     """The step of a job on one device without a name, every layer run."""
     if job.method != "full":
         raise ValueError(f"method={job.method!r}: adapters are traced for a GPU: name one, or take method='full'")
+    if job.optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer={job.optimizer!r}: its state is counted for a GPU: name one, or take 'adamw'")
     model = job.model
     workload = job.workload()  # ValueError where the sequence is too long
     try:

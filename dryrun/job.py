@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
 METHODS = ("full", "lora", "qlora")
-OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "sgd", "sgd_momentum")
+OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "adamw_8bit", "sgd", "sgd_momentum")
+PUBLISHED_AS = {"adamw_8bit": "adam8bit"}  # names of optimizers in published rows, where they are others
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
 LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
 GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
@@ -115,12 +116,16 @@ def gpu(name: str) -> hardware.Accelerator:
 class Job:
     """One training step of one GPU's sequences: forward and backward pass of each micro-batch, then the optimizer.
 
-    model: a name, the path of a config.json, or a `Model`. batch: sequences of a GPU in a micro-batch, of `length` tokens each;
-    accumulation: micro-batches of a step. precision: of weights, gradients and optimizer state ("bf16", "fp16", "fp32"), or
-    "mixed" for fp32 weights that are computed with in bf16. method: "full", "lora" (16-bit weights frozen, adapters of `rank` on
-    every linear layer trained) or "qlora" (the same on weights in 4 bits). checkpointing: recomputes the activations of every
-    layer. attention: "auto" for the kernel that CUDA chooses. compiled: by torch.compile. fused_loss: a cross entropy that keeps
-    no logits.
+    - `model`: a name, the path of a config.json, or a `Model`
+    - `batch`: sequences of a GPU in a micro-batch, of `length` tokens each; `accumulation`: micro-batches of a step
+    - `precision`: of weights, gradients and optimizer state, "bf16", "fp16" or "fp32"; or "mixed" for fp32 weights that are
+      computed with in bf16
+    - `method`: "full"; "lora" for 16-bit weights that stay and adapters of `rank` on every linear layer; "qlora" for the same on
+      weights in 4 bits
+    - `checkpointing`: the activations of every layer are computed again in the backward pass
+    - `optimizer`: "adamw" is the fused one of PyTorch, "adamw_8bit" that of bitsandbytes
+    - `attention`: "auto" is the kernel that CUDA chooses, "eager" the one that writes all scores
+    - `compiled`: by torch.compile; `fused_loss`: a cross entropy that keeps no logits
     """
 
     model: Model
@@ -169,8 +174,8 @@ class Job:
 class Generation:
     """Text to generate: `batch` prompts of `prompt` tokens at once, and `new` tokens for each.
 
-    weights: the format that they are stored in, such as "bf16", "fp8" or "int4-128" (4 bits with a scale for 128 weights). The
-    KV cache is in 16 bits. Where the cluster has several GPUs they split every matrix (tensor parallelism).
+    `weights` is the format that they are stored in, such as "bf16", "fp8" or "int4-128" (4 bits, with a scale for each 128
+    weights). The KV cache is in 16 bits. Several GPUs split every matrix: tensor parallelism.
     """
 
     model: Model
@@ -200,10 +205,12 @@ class Generation:
 class Cluster:
     """GPUs of one kind and what links them.
 
-    gpus: of all nodes together. link: between the GPUs of a node; network: of one adapter of a node to other nodes. Each is a
-    name of dryrun/data/links.json ("100 GbE"), or GB/s in one direction as you measured it. Without `link` it is that of the
-    data sheet; GeForce cards reach a part of their slot. Without `network` each GPU has the share that published clusters of its
-    generation have. adapters: of a node. host_memory_gb: GB of each node's own memory; without it nothing waits there.
+    - `gpu`: a name, however it is spelled; `gpus`: of all nodes together
+    - `link`: between the GPUs of a node; `network`: of one adapter of a node to other nodes. Each is GB/s in one direction as you
+      measured it, or a name of dryrun/data/links.json ("100 GbE"). Without `link` it is that of the data sheet, and GeForce cards
+      reach a part of their slot. Without `network` each GPU has the share that it has in published clusters of its generation
+    - `adapters`: of a node, where `network` is given
+    - `host_memory_gb`: GB of each node's own memory; without it no strategy with offload fits
     """
 
     gpu: hardware.Accelerator

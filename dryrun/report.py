@@ -152,6 +152,13 @@ def traced_json(found, job):
     }
 
 
+def largest(batch):
+    """The largest batch that fits, where it was asked for."""
+    if batch is not None:
+        yield ""
+        yield f"{'largest batch that fits':24}{batch:10,}   sequences of a micro-batch" if batch else "not even one sequence fits for sure"
+
+
 def bill(now, tokens, price):
     """Hours and cost of so many tokens at the predicted rate, line by line. price: for one GPU and hour, in any currency."""
     hours, low, high = (tokens / now.prediction.tokens_per_second * seconds / now.prediction.seconds / 3600
@@ -159,7 +166,7 @@ def bill(now, tokens, price):
     yield ""
     yield f"{tokens:,.3g} tokens"
     days = f", {hours / 24:,.3g} days" if hours > 48 else ""
-    yield f"{'hours':24}{hours:10,.3g}   {low:,.3g} to {high:,.3g}{days}; loading, evaluation and failures come on top"
+    yield f"{'hours':24}{hours:10,.3g}   {low:,.3g} to {high:,.3g}{days}, without loading and evaluation"
     if price:
         each = price * now.setting.gpus
         yield f"{'at your price':24}{hours * each:10,.4g}   {low * each:,.4g} to {high * each:,.4g}"
@@ -231,8 +238,8 @@ def served(found):
         yield f"No speed: nobody published rows of weights in {asked.weights} that could judge it."
         return
     first, each = found.prefill, found.decode
-    band = f"{first.low:.3g} to {first.high:.3g}" if found.prefill_judged else "unjudged: no published row has such weights"
-    yield f"{'seconds to first token':24}{first.seconds:10.3g}   {band}; without a queue"
+    band = f"{first.low:.3g} to {first.high:.3g}" if found.prefill_judged else "unjudged: nobody published such weights"
+    yield f"{'seconds to first token':24}{first.seconds:10.3g}   {band}, without a queue"
     yield f"{'tokens/s, all users':24}{asked.batch / each.seconds:10,.0f}   {asked.batch / each.high:,.0f} to {asked.batch / each.low:,.0f}"
     if asked.batch > 1:
         yield f"{'tokens/s, each user':24}{1 / each.seconds:10,.1f}   {1 / each.high:,.1f} to {1 / each.low:,.1f}"

@@ -1,4 +1,4 @@
-"""FlashAttention 3 or 4 behind SDPA. Needs torch 2.13, a GPU of capability 9.0 or later, and the package of the kernel."""
+"""FlashAttention 3 or 4 behind SDPA. Needs torch 2.13, a Hopper GPU (version 4: Blackwell too), and the package of the kernel."""
 import torch
 from torch.nn.attention import SDPBackend, activate_flash_attention_impl, list_flash_attention_impls, sdpa_kernel
 

@@ -26,9 +26,10 @@ class Rows(torch.utils.data.Dataset):
 
 
 # --8<-- [start:test]
-def first_row(dataset):
-    """The same row in the main process: the error has its own line, and a debugger works."""
-    return next(iter(torch.utils.data.DataLoader(dataset, num_workers=0)))
+def read_all(dataset):
+    """Every row in the main process: the error has its own line, and a debugger works."""
+    for _ in torch.utils.data.DataLoader(dataset, num_workers=0):
+        pass
 # --8<-- [end:test]
 
 
@@ -41,6 +42,6 @@ if __name__ == "__main__":
         print(f"{type(error).__name__}: {error}")
     if mistake == "raises":
         try:
-            first_row(Rows(mistake))
+            read_all(Rows(mistake))
         except KeyError as error:
             print(f"in the main process: KeyError: {error}")

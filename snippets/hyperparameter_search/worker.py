@@ -1,4 +1,6 @@
-"""One worker of a search. Start one for each GPU, on every node that sees the file; start them again after a crash.
+"""One worker of a search. Start one for each GPU, on every node that sees the file.
+
+After a crash run recover.py, then start them again.
 
     CUDA_VISIBLE_DEVICES=0 python worker.py &
     CUDA_VISIBLE_DEVICES=1 python worker.py
