@@ -156,6 +156,12 @@ def on_post_page(output, *, page, config):
     return light.without_indents(output)
 
 
+def on_env(env, *, config, files):
+    """The styles that mkdocstrings adds to every page are for parts that docs/dryrun.md does not show."""
+    config.extra_css = [path for path in config.extra_css if "_mkdocstrings" not in str(path)]
+    return env
+
+
 def on_template_context(context, *, template_name, config):
     context["serving"] = serving
     context["policy"] = "" if serving else _policy(config)

@@ -63,10 +63,10 @@ def test_the_program_prints_the_four_examples_and_that_of_its_reader():
 
 def test_the_advice_of_the_page_is_that_of_the_plan():
     first = {name: next(iter(options)) for name, options in examples().items()}
-    assert (first["seven"], first["slow"], first["two"]) == ("FSDP2", "QLoRA x FSDP2", "PP 2")
-    assert not any(option.fits for option in examples()["seventy"].values())
+    assert (first["seven"], first["two"]) == ("FSDP2", "PP 2")
+    assert not any(option.fits for name in ("slow", "seventy") for option in examples()[name].values())
     text = (SNIPPETS.parent / "docs/training/many-gpus.md").read_text(encoding="utf-8")
-    for words in ("Take FSDP2.", "What fits is QLoRA under FSDP2"):
+    for words in ("Take FSDP2.", "QLoRA under FSDP2 may"):
         assert words in text
 
 
@@ -96,7 +96,8 @@ def test_72b_over_two_slow_nodes_trains_adapters_and_does_not_wait():
     slow = examples()["slow"]
     assert not any(option.fits for option in slow.values() if option.trains == "all")
     qlora, lora = slow["QLoRA x FSDP2"], slow["LoRA x HSDP"]
-    assert qlora.fits and not lora.fits
+    for option in (qlora, lora):
+        assert option.needed.expected < option.size < option.needed.high
     for option in (qlora, lora):
         assert option.prediction.parts["communication"] < 0.1 * option.seconds
 
@@ -298,11 +299,12 @@ def test_fsdp2_sends_about_eight_bytes_for_each_parameter_and_a_micro_batch():
     assert sent / parameters == pytest.approx(8, rel=0.05)
 
 
-def test_the_plan_says_the_same_of_8b_and_32b():
-    assert not found("llama3-8b", "H100", 2)["FSDP2"].fits
-    assert found("llama3-8b", "H100", 4)["FSDP2"].fits
-    assert not found("qwen2.5-32b", "H100", 8)["FSDP2"].fits
-    assert found("qwen2.5-32b", "H100", 16, nodes=2, network="InfiniBand NDR")["FSDP2"].fits
+def test_by_the_plan_half_as_many_gpus_just_hold_8b_and_32b():
+    for model, gpus in (("llama3-8b", 2), ("qwen2.5-32b", 8)):
+        tight = found(model, "H100", gpus)["FSDP2"]
+        assert tight.fits and tight.needed.high > 0.9 * tight.size
+        roomy = {} if gpus == 2 else {"nodes": 2, "network": "InfiniBand NDR"}
+        assert found(model, "H100", 2 * gpus, **roomy)["FSDP2"].needed.high < 0.7 * tight.size
 
 
 def test_forty_questions_of_readers_have_a_section_each():
