@@ -22,9 +22,19 @@ import warnings
 
 from . import hardware, models
 from .formats import WEIGHT_BYTES
-from .job import ATTENTIONS, LARGEST_COUNT, OPTIMIZERS, PRECISIONS, Cluster, Generation, Job, model, needs_tracing
+from .job import (
+    ATTENTIONS,
+    LARGEST_COUNT,
+    OPTIMIZERS,
+    PRECISIONS,
+    STRATEGIES,
+    Cluster,
+    Generation,
+    Job,
+    model,
+    needs_tracing,
+)
 
-STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")
 WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "link", "network", "adapters",
             "tokens", "price", "largest_batch")  # fmt: skip
 
@@ -52,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def train(options: argparse.Namespace) -> str:
     """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs."""
+    if options.price and not options.tokens:
+        raise ValueError("--price: of how much training? Add --tokens, such as --tokens 1e9")
     if not (options.gpu or options.machine):
         return _traced(options)
     constants = _of_machine(options) if options.machine else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,14 +10,13 @@ import torch
 from . import communication, device_memory, timing
 from .config_file import one_line
 from .hardware import LINKS, accelerator, bytes_per_second, known
-from .job import LARGEST_COUNT, PUBLISHED_AS, Cluster, Job
+from .job import LARGEST_COUNT, PUBLISHED_AS, STRATEGIES, Cluster, Job
 from .roofline import processor
 from .rows import Setting
 from .tracing import OPTIMIZERS, Trace, training_step
 from .workload import Workload, traced
 
 GiB = 2**30
-STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")
 WORTH = 1.03  # a change that gains less is not named
 SHOWN = 3
 
@@ -53,24 +53,15 @@ def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict 
 
 
 def largest_batch(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> int:
-    """The most sequences of a micro-batch that surely fit; 0 where not even one does. Memory grows by nearly the same bytes with
-    each, so the line through two batches says where to look, and the answers around it decide."""
+    """The most sequences of a micro-batch that surely fit, up to `LARGEST_COUNT`; 0 where not even one does."""
 
-    def needed(batch: int) -> float:
-        return of_job(replace(job, batch=batch), cluster, strategy).needed.high
+    def too_large(batch: int) -> bool:
+        return not of_job(replace(job, batch=batch), cluster, strategy).fits
 
-    size = cluster.memory
-    if needed(1) > size:
-        return 0
-    low, high = 1, 2  # low fits
-    while needed(high) <= size:
-        each = (needed(high) - needed(low)) / (high - low)
-        low, high = high, min(LARGEST_COUNT, max(high + 1, high + int((size - needed(high)) / each) + 1))
-    while high - low > 1:
-        each = (needed(high) - needed(low)) / (high - low)
-        middle = min(high - 1, max(low + 1, low + int((size - needed(low)) / each)))
-        low, high = (middle, high) if needed(middle) <= size else (low, middle)
-    return low
+    end = 1
+    while end <= LARGEST_COUNT and not too_large(end):
+        end *= 2
+    return bisect_left(range(end), True, lo=end // 2 + 1, key=too_large) - 1 if end > 1 else 0
 
 
 def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
@@ -87,9 +78,17 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         accumulation=job.accumulation,
         optimizer=PUBLISHED_AS.get(job.optimizer, job.optimizer),
         precision="tf32" if job.precision == "fp32" else "bf16",
-        network=_network(cluster),
-        link=_link(cluster) if cluster.gpus > 1 else 0.0,
+        **links(cluster),
     )
+
+
+def links(cluster: Cluster) -> dict:
+    """Bytes/s of a `Setting`: `link` between the GPUs of a node, `network` of each GPU to other nodes; 0 where there is none, or
+    where the data sheet has it."""
+    return {
+        "link": _link(cluster) if cluster.gpus > 1 else 0.0,
+        "network": _network(cluster) if cluster.nodes > 1 else 0.0,
+    }
 
 
 def _link(cluster: Cluster) -> float:
@@ -183,6 +182,8 @@ def trace_of(job: Job) -> Trace:
     """The step of a job on one device without a name, every layer run."""
     if job.method != "full":
         raise ValueError(f"method={job.method!r}: adapters are traced for a GPU: name one, or take method='full'")
+    if job.compiled or job.fused_loss:
+        raise ValueError("compiled and fused_loss change kernels of a GPU: name one, or leave them out")
     if job.optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={job.optimizer!r}: its state is counted for a GPU: name one, or take 'adamw'")
     model = job.model

@@ -114,11 +114,12 @@ def _state(traced, setting, categories):
     """The state of the optimizer as it is held, where that is not as it was traced."""
     if setting.strategy in DEEPSPEED:
         categories["optimizer"] = DEEPSPEED_STATE * traced.trainable
-    elif "optimizer" in categories and setting.optimizer.startswith(SMALL_STATES):
+        return categories
+    if setting.state == "fp32":  # traced in 16 bits
+        categories.update({name: 2 * categories[name] for name in STATE if name in categories})
+    if "optimizer" in categories and setting.optimizer.startswith(SMALL_STATES):
         width = next(width for name, width in SMALL_STATES_BYTES.items() if setting.optimizer.startswith(name))
         categories["optimizer"] = min(categories["optimizer"], width * traced.trainable)
-    elif setting.state == "fp32":  # traced in 16 bits
-        categories.update({name: 2 * categories[name] for name in STATE if name in categories})
     return categories
 
 

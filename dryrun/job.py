@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
+STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")  # of a training step on several GPUs; `planner` has more
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "adamw_8bit", "sgd", "sgd_momentum")
 PUBLISHED_AS = {"adamw_8bit": "adam8bit"}  # names of optimizers in published rows, where they are others
@@ -229,6 +230,8 @@ class Cluster:
         for name in ("link", "network"):
             if getattr(self, name) is not None:
                 _rate(name, getattr(self, name))
+        if self.adapters > 1 and self.network is None:
+            raise ValueError(f"adapters={self.adapters}: of which network? Give it too, such as network='100 GbE'")
         if self.host_memory_gb is not None and not 0 < self.host_memory_gb < math.inf:
             raise ValueError(f"host_memory_gb={self.host_memory_gb}: give GB above 0")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:

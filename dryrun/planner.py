@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from . import answer, device_memory, models, timing
 from .answer import GiB, usable
 from .communication import STAGED, experts_of
-from .hardware import GPUS, LINKS, bytes_per_second, known
+from .hardware import GPUS, LINKS, bytes_per_second
 from .job import Cluster, Job
 from .plan_rows import SAME, strategies
 from .roofline import processor
@@ -119,14 +119,14 @@ def plan(
         model = models.known(model)
     full = Workload(model, batch, length, checkpointing=int(checkpointing), compiled=compiled,
                     fused_loss=fused_loss)  # fmt: skip
+    cluster = Cluster(gpu.name, gpus, gpus // nodes, link, network if nodes > 1 else None, adapters if nodes > 1 else 1)
     here = Setting(
         gpu=gpu.name,
         gpus=gpus,
         gpus_per_node=gpus // nodes,
         accumulation=accumulation,
         whole_gradients=whole_gradients,
-        link=_link(gpu, link),
-        network=_network(network, adapters, gpus // nodes) if nodes > 1 else 0.0,
+        **answer.links(cluster),
     )
     return _options(full, here, precision, rank, host_memory, only)
 
@@ -297,29 +297,6 @@ def _shape(workload):
     mixture = experts_of(workload)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     return Shape(config.num_hidden_layers, heads, mixture.number if mixture else 0)
-
-
-def _link(gpu, given):
-    """Bytes/s at the peak of the link, in one direction."""
-    return timing.link_peak(gpu.name) or gpu.link if given is None else _bytes(given, "link")
-
-
-def _network(given, adapters, gpus):
-    """Bytes/s that each GPU of a node has of the network."""
-    return _bytes(given, "network") * adapters / gpus
-
-
-def _bytes(given, what):
-    """Of a named link its peak. What was measured is below the peak already."""
-    if isinstance(given, str):
-        return bytes_per_second(known(what, given, LINKS))
-    if not given > 0:
-        raise ValueError(f"{what}={given}: give GB/s above zero, or a name: {what}='100 GbE'")
-    return given * 1e9 / _share()
-
-
-def _share():
-    return timing.fitted()["constants"]["link"]
 
 
 def _check(gpus, nodes, adapters, batch, accumulation, network):

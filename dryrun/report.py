@@ -20,7 +20,7 @@ def step(now, found, bill=()):
     yield f"{title(now.workload)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
     yield f"{now.workload.batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
     yield from said_of_model(now.workload.model)
-    if now.setting.precision == "bf16" and processor(now.setting.gpu).architecture in BEFORE_AMPERE:
+    if "bfloat16" in (now.workload.weights, now.workload.autocast) and processor(now.setting.gpu).architecture in BEFORE_AMPERE:
         yield f"{gpu.label} has no bf16: counted as fp16, which takes as long and needs a loss scaler"
     yield ""
     yield f"{'Memory at the peak':24}{'GiB':>10}"
@@ -80,7 +80,7 @@ def said_of_model(model):
     if left_out := models.left_out(model):
         yield f"the part that reads and writes text, without {left_out}"
     if stored := models.stored_in(model):
-        yield f"its weights are published in {stored}: here they count in the precision above"
+        yield f"its weights are published in {stored}: here they count in the precision that you name"
 
 
 def title(workload):

@@ -160,8 +160,7 @@ GENERATE = [  # but chunked.py, which counts forward passes, and would count the
     *[Shows(f"inference_one_gpu/{name}.py", greedy=1) for name in ("batches", "first_and_later", "prefix")],
     *[Shows(f"{page}/caches.py", greedy=0.9) for page in ("inference_one_gpu", "cpu_inference")],  # some caches round
     Shows("inference_one_gpu/static_cache.py", greedy=1, compiled=True),
-    *[Shows(f"cpu_inference/{name}.py", greedy=1) for name in ("batches", "first_token", "speculative")],
-    Shows("cpu_inference/precision.py", greedy=0.9),  # in bf16 two tokens may tie
+    *[Shows(f"cpu_inference/{name}.py", greedy=1) for name in ("batches", "first_token", "precision", "speculative")],
     Shows("inference_many_gpus/experts.py", how=TWO | {"torchrun": True}, greedy=1),
 ]  # fmt: skip
 EVALUATE = [

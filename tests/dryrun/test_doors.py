@@ -9,8 +9,9 @@ import pytest
 from built import ROOT
 
 import dryrun
-from dryrun import Cluster, Generation, Job
+from dryrun import Cluster, Generation, Job, planner
 from dryrun import __main__ as command
+from dryrun.answer import largest_batch
 from dryrun.models import values_of
 
 SHORT = ("--length", "256")
@@ -37,11 +38,7 @@ GENERATED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def traces(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_traces")
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +89,24 @@ def test_a_plan_says_of_a_strategy_what_predict_says_of_it(capsys, gpu):
     assert (line["seconds"], line["verdict"]) == (option.seconds, option.verdict)
 
 
+@pytest.mark.parametrize("gpu", ["a100-sxm4-80", "rtx-4090"])
+def test_every_strategy_of_a_plan_is_that_of_the_planner_of_the_notebooks(gpu):
+    """Stages of a pipeline too, which send inside the node and not over a network."""
+    asked = dryrun.plan(Job("qwen3-0.6b", length=256, checkpointing=True), Cluster(gpu, gpus=4))
+    noted = planner.plan("qwen3-0.6b", gpu, 4, length=256, precision="bf16")
+    assert any(option.setting.pipeline > 1 for option in asked)
+    assert [(option.strategy, option.seconds, option.needed.high, option.verdict) for option in asked] == [
+        (option.strategy, option.seconds, option.needed.high, option.verdict) for option in noted
+    ]
+
+
+@pytest.mark.parametrize(("job", "gpu"), [(Job("qwen3-0.6b", length=256, checkpointing=True), "t4"), (Job("qwen3-0.6b", length=256), "rtx-4060")])
+def test_the_largest_batch_fits_and_one_sequence_more_does_not(job, gpu):
+    batch = largest_batch(job, Cluster(gpu))
+    fits = [dryrun.predict(replace(job, batch=each), Cluster(gpu)).fits for each in (batch or 1, batch + 1)]
+    assert fits == [batch > 0, False]
+
+
 def test_a_plan_of_lora_has_no_full_training():
     job = Job("qwen3-0.6b", length=256, method="lora")
     assert {option.workload.rank for option in dryrun.plan(job, Cluster("l4", gpus=2))} == {16}
@@ -129,11 +144,13 @@ def test_a_hybrid_keeps_a_state_beside_its_cache():
         (lambda: Cluster("l4", gpus=12), "take 16, or say how many a node has"),
         (lambda: Cluster("l4", gpus=2, link=-1.0), "give GB/s above 0"),
         (lambda: Cluster("l4", gpus=2, network="100 GbF"), "did you mean '100 GbE'"),
+        (lambda: Cluster("l4", gpus=2, adapters=2), "of which network"),
         (lambda: Generation("gpt2", weights="int4"), "int4-128"),
         (lambda: dryrun.predict(Job("gpt2", length=4096), Cluster("l4")), "gpt2 has 1024 positions"),
         (lambda: dryrun.predict(Job("gpt2", length=64), Cluster("l4", gpus=2), strategy="hsdp"), "there is one node"),
         (lambda: dryrun.predict(Generation("bert-base", prompt=100), Cluster("l4")), "generates no text"),
         (lambda: dryrun.predict(Generation("llama3-8b"), Cluster("l4", gpus=16)), "take 8 or fewer"),
+        (lambda: dryrun.trace(Job("gpt2", compiled=True)), "change kernels of a GPU"),
         (lambda: dryrun.trace(Job("gpt2", method="lora")), "adapters are traced for a GPU"),
     ],
 )

@@ -17,6 +17,14 @@ def imported(path):
             yield from ({node.module} if node.module else {alias.name for alias in node.names}) & MODULES
 
 
+def test_nothing_of_dryrun_imports_evidence():
+    """Readers install it to use it, without the site."""
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None) or ""]
+            assert not {name.split(".")[0] for name in names} & {"evidence", "tests"}, path.name
+
+
 def test_no_module_imports_one_that_imports_it():
     graph = {name: set(imported(FOLDER / f"{name}.py")) for name in MODULES}
     in_order = list(TopologicalSorter(graph).static_order())  # CycleError names the circle

@@ -11,11 +11,7 @@ from dryrun.planner import plan
 QUICK = ["--sequence", "512", "--batch", "1"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def traces(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_traces")
 
 
 def printed(capsys, *arguments):
@@ -95,6 +91,7 @@ def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
         (["train", "nowhere/config.json", "--gpu", "l4"], "there is no such file"),
         (["train", "nowhere/config.json"], "there is no such file"),
         (["train", "gpt2"], "gpt2 has 1024 positions: take 1024 or fewer"),
+        (["train", "gpt2", "--gpu", "l4", "--price", "1"], "--price: of how much training? Add --tokens"),
     ],
 )
 def test_an_unknown_name_is_one_line_with_the_nearest(capsys, arguments, message):

@@ -23,12 +23,7 @@ UNSEEN_MEDIAN = 8  # percent; the wrong models below miss it
 A100 = "a100-sxm4-80"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def traces(tmp_path_factory):
-    """Traces of their own, so that the tests need nothing from earlier runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_traces")
 
 
 @pytest.fixture(scope="module")

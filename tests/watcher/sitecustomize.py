@@ -294,9 +294,11 @@ def watch_generation(module):
         mask = torch.ones_like(ids) if mask is None else mask
         mask = torch.cat([mask, mask.new_ones(len(whole), whole.shape[1] - given)], dim=1)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits = model.forward(  # not called: a program may count the calls
+        found = model.forward(  # not called: a program may count the calls
             input_ids=whole, attention_mask=mask, position_ids=positions, use_cache=False
-        ).logits.float()
+        ).logits
+        step = torch.finfo(found.dtype).eps * found.abs().amax().float()  # two numbers of that dtype lie no closer
+        logits = found.float()
         logits, new = logits[:, given - 1 : -1], whole[:, given:]
         ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
         counts = torch.ones_like(new, dtype=torch.bool)
@@ -304,7 +306,7 @@ def watch_generation(module):
             if end is not None:  # what stands behind it is padding
                 counts &= (new == end).cumsum(-1) - (new == end).long() == 0
         chosen = logits.gather(-1, new[..., None])[..., 0]
-        near = chosen >= logits.amax(-1) - 0.01 * logits.std()  # a tie, but for rounding
+        near = chosen >= logits.amax(-1) - torch.maximum(0.01 * logits.std(), step)  # a tie, but for rounding
         torch.set_rng_state(state)
         return {"tokens": int(counts.sum()), "agree": int((near & counts).sum())}
 

@@ -1,0 +1,11 @@
+"""What several tests of dryrun need."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def own_traces(tmp_path_factory):
+    """A cache of traces that starts empty: what is asked is traced by the code of today."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
+        yield
