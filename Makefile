@@ -57,6 +57,7 @@ site: $(SITE) ## build the site into site/
 
 check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style (seconds)
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
 test: ready $(TEST) $(OWN) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
@@ -95,7 +96,7 @@ pair: $(SITE) ## take edits of prose, comments and install cells over into the .
 	@$(BIN)/python -m evidence pair
 
 fit: $(TEST) ## fit the predicted seconds to the published measurements, into dryrun/data/constants.json (minutes)
-	@$(BIN)/python -m dryrun fit
+	@$(BIN)/python -m fitting
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from .job import Cluster, Generation, Job, Model, gpu, model, needs_tracing
+from .config_file import needs_tracing
+from .job import Cluster, Generation, Job, Model, gpu, model
 
 if TYPE_CHECKING:
     from .answer import Answer
     from .inference import Served
+    from .memory_trace import Trace
     from .planner import Option
-    from .tracing import Trace
 
 __all__ = ["Cluster", "Generation", "Job", "Model", "gpu", "model", "plan", "predict", "trace"]
 
@@ -69,6 +70,6 @@ def trace(job: Job) -> Trace:
     Of full training alone: adapters are traced by `predict`. What a GPU holds beside tensors is not in it.
     """
     needs_tracing()
-    from .answer import trace_of
+    from .job_trace import trace_of
 
     return trace_of(job)

@@ -1,7 +1,14 @@
 """LoRA and QLoRA on a model of fake tensors: the kernels and the memory that the adapters and 4-bit weights bring."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # What each published name for a set of target layers means.
 EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "qkv_proj", "dense",
@@ -22,12 +29,12 @@ NAMES = {
 }
 
 
-def targets(described):
+def targets(described: str | None) -> tuple[str, ...]:
     """Names of the modules that a published row, or a reader, calls its targets."""
     described = str(described or "all linear")
     if "not stated" in described:
         described = "all linear"
-    found = set()
+    found: set[str] = set()
     if "all" in described:
         found.update(EVERY)
     for word in described.replace("+", " ").replace(",", " ").split():
@@ -39,24 +46,24 @@ class FourBit(torch.autograd.Function):
     """A product with a 4-bit weight: it is expanded to 16 bits before the forward product and again before the backward."""
 
     @staticmethod
-    def forward(ctx, x, packed, shape):
+    def forward(ctx: Any, x: torch.Tensor, packed: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
         ctx.save_for_backward(packed)
         ctx.shape = shape
         return x @ _expand(packed, shape, x.dtype).t()
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (packed,) = ctx.saved_tensors
         return gradient @ _expand(packed, ctx.shape, gradient.dtype), None, None
 
 
-def _expand(packed, shape, dtype):
+def _expand(packed: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """One kernel that reads half a byte and writes a number of `dtype` for each weight."""
     return packed.unsqueeze(-1).expand(-1, 2).to(dtype).reshape(shape)
 
 
 class FourBitLinear(nn.Module):
-    def __init__(self, linear):
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.shape = tuple(linear.weight.shape)
         elements = linear.weight.numel()
@@ -64,7 +71,7 @@ class FourBitLinear(nn.Module):
         self.register_buffer("scales", torch.empty(elements // 64 + 1, dtype=torch.uint8))  # double quantization
         self.bias = linear.bias
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = FourBit.apply(x, self.packed, self.shape)
         return out if self.bias is None else out + self.bias
 
@@ -72,20 +79,20 @@ class FourBitLinear(nn.Module):
 class Adapter(nn.Module):
     """Wx + BAx, as peft computes it."""
 
-    def __init__(self, base, inputs, outputs, rank, dtype):
+    def __init__(self, base: nn.Module, inputs: int, outputs: int, rank: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.base = base
         self.a = nn.Parameter(torch.empty(rank, inputs, dtype=dtype))
         self.b = nn.Parameter(torch.empty(outputs, rank, dtype=dtype))
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.base(x)
         low = x.to(self.a.dtype) if not torch.is_autocast_enabled("cpu") else x
         beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
         return out + (beside * 2.0).to(out.dtype)
 
 
-def apply(model, rank, described, *, four_bit=False, dtype=None):
+def apply(model: PreTrainedModel, rank: int, described: str | None, *, four_bit: bool = False, dtype: torch.dtype | None = None) -> int:
     """Freezes the model and puts adapters of this rank beside the described layers. Returns how many it put."""
     wanted = targets(described)
     model.requires_grad_(False)
@@ -110,6 +117,6 @@ def apply(model, rank, described, *, four_bit=False, dtype=None):
     return count
 
 
-def _replace(model, name, new):
+def _replace(model: nn.Module, name: str, new: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(parent), leaf, new)

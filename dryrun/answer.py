@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-import torch
+from typing import Any
 
 from . import communication, device_memory, timing
-from .config_file import one_line
-from .hardware import LINKS, accelerator, bytes_per_second, known
-from .job import LARGEST_COUNT, PUBLISHED_AS, STRATEGIES, Cluster, Job
+from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
+from .job import LARGEST_COUNT, Cluster, Job
 from .roofline import processor
-from .rows import Setting
-from .tracing import OPTIMIZERS, Trace, training_step
-from .workload import Workload, traced
+from .setting import Setting
+from .strategies import STRATEGIES
+from .traces import traced
+from .workload import Traced, Workload
 
 GiB = 2**30
 WORTH = 1.03  # a change that gains less is not named
 SHOWN = 3
+ADAPTERS = "fp32 adapters"  # the state of a `Setting` beside 16-bit weights
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Answer:
 
     workload: Workload
     setting: Setting
-    traced: object
+    traced: Traced
     needed: device_memory.Needed
     prediction: timing.Prediction
-    constants: dict | None = None  # of one machine, by `bench`; None: the fitted ones
+    constants: dict[str, float] | None = None  # of one machine, by `bench`; None: the fitted ones
 
     @property
     def fits(self) -> bool:
@@ -42,12 +43,12 @@ class Answer:
         return verdict(self.needed, usable(self.setting.gpu))
 
 
-def usable(gpu):
+def usable(gpu: str | Accelerator) -> float:
     """Bytes of a GPU's memory that a program can use, as nvidia-smi shows them."""
-    return accelerator(gpu).bytes
+    return accelerator(gpu).bytes  # type: ignore[return-value]
 
 
-def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict | None = None) -> Answer:
+def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
     """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
     return answer(job.workload(), setting_of(job, cluster, strategy), constants)
 
@@ -69,20 +70,25 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
     known("strategy", strategy, STRATEGIES)
     if strategy == "hsdp" and cluster.nodes == 1:
         raise ValueError("strategy='hsdp': it repeats the shards of a node on others, and there is one node: take 'fsdp2'")
-    name = processor(cluster.gpu.key).name  # ValueError where no time is predicted for it
+    if job.optimizer == "muon" and cluster.gpus > 1 and strategy != "ddp":
+        raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp'")
+    processor(cluster.gpu)  # ValueError where no time is predicted for it
     return Setting(
-        gpu=name,
+        gpu=cluster.gpu,
         gpus=cluster.gpus,
         gpus_per_node=cluster.gpus_in_node,
         strategy=strategy if cluster.gpus > 1 else "",
         accumulation=job.accumulation,
-        optimizer=PUBLISHED_AS.get(job.optimizer, job.optimizer),
+        optimizer=job.optimizer,
+        reference=job.objective == "dpo" and job.method == "full",
+        answers=job.new,
+        state=ADAPTERS if job.method != "full" and job.precision in ("bf16", "fp16") else "",
         precision="tf32" if job.precision == "fp32" else "bf16",
         **links(cluster),
     )
 
 
-def links(cluster: Cluster) -> dict:
+def links(cluster: Cluster) -> dict[str, Any]:
     """Bytes/s of a `Setting`: `link` between the GPUs of a node, `network` of each GPU to other nodes; 0 where there is none, or
     where the data sheet has it."""
     return {
@@ -94,26 +100,48 @@ def links(cluster: Cluster) -> dict:
 def _link(cluster: Cluster) -> float:
     if isinstance(cluster.link, str):
         return bytes_per_second(known("link", cluster.link, LINKS))
-    return timing.link_peak(cluster.gpu.key, (cluster.link or 0) * 1e9)
+    return timing.link_peak(cluster.gpu, (cluster.link or 0) * 1e9)
 
 
 def _network(cluster: Cluster) -> float:
     """Bytes/s that each GPU of a node has of the network. What was measured is below the peak already."""
     if cluster.network is None:
-        return communication.adapter(processor(cluster.gpu.key))
+        return communication.adapter(processor(cluster.gpu))
     named = isinstance(cluster.network, str)
-    peak = bytes_per_second(known("network", cluster.network, LINKS)) if named else timing.link_peak(cluster.gpu.key, cluster.network * 1e9)
+    peak = bytes_per_second(known("network", cluster.network, LINKS)) if named else timing.link_peak(cluster.gpu, cluster.network * 1e9)  # type: ignore[arg-type, operator]
     return peak * cluster.adapters / cluster.gpus_in_node
 
 
-def answer(workload, setting, constants=None):
+def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Answer:
     what = traced(workload)
     needed = device_memory.needed(what, workload, setting, timing.fitted()["memory"])
     found = timing.prediction(what, workload, setting, constants)
+    if setting.answers:
+        needed, found = _with_engine(needed, found, workload, setting)
     return Answer(workload, setting, what, needed, found, constants)
 
 
-def changes(now):
+def _with_engine(
+    needed: device_memory.Needed, found: timing.Prediction, workload: Workload, setting: Setting
+) -> tuple[device_memory.Needed, timing.Prediction]:
+    """The same with an engine that writes the answers on this GPU, of its own sequences alone, before the step."""
+    sequences = workload.batch * setting.accumulation
+    prompt = max(1, workload.length - setting.answers)
+    engine = traced(Workload(workload.model, sequences, 1, kind="decode", compiled=True))
+    held = {"engine's weights": 2 * engine.parameters, "engine's caches": sequences * engine.cache(workload.length)}
+    written = timing.generation(workload.model, prompt, setting.answers, setting.gpu, batch=sequences)
+    seconds = found.seconds + written.seconds
+    parts = found.parts | {"writing answers": written.seconds}
+    more = sum(held.values())
+    needed = device_memory.Needed(needed.categories | held, needed.expected + more, needed.high + more)
+    found = replace(
+        found, seconds=seconds, low=found.low + written.low, high=found.high + written.high, parts=parts, bound=max(parts, key=parts.get),  # type: ignore[arg-type]
+        tokens_per_second=found.tokens_per_second * found.seconds / seconds, mfu=found.mfu * found.seconds / seconds,
+    )  # fmt: skip
+    return needed, found
+
+
+def changes(now: Answer) -> list[tuple[str, str, Answer]]:
     """The changes that would help most: (what, its command line option, the answer with it), the best first.
 
     Where the step does not fit, a change helps if it fits; else if it is faster.
@@ -141,8 +169,9 @@ def changes(now):
     return found[::-1][:SHOWN]
 
 
-def _candidates(now):
+def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     workload, setting = now.workload, now.setting
+    adapted = replace(setting, state=ADAPTERS if workload.weights != "float32" else "", reference=False)
     if not workload.compiled:
         yield "torch.compile", "--compile", replace(workload, compiled=True), setting
     if workload.attention != "fused":
@@ -161,45 +190,18 @@ def _candidates(now):
     else:
         yield "activation checkpointing", "--checkpointing", replace(workload, checkpointing=1), setting
     if not workload.rank:
-        yield "LoRA", "--lora 16", replace(workload, rank=16, targets="all linear"), setting
+        yield "LoRA", "--lora 16", replace(workload, rank=16, targets="all linear"), adapted
     if not workload.four_bit and setting.gpus == 1:
         small = replace(workload, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
-        yield "QLoRA with checkpointing", "--qlora 16 --checkpointing", small, setting
-    yield "twice the batch", f"--batch {2 * workload.batch}", replace(workload, batch=2 * workload.batch), setting
+        yield "QLoRA with checkpointing", "--qlora 16 --checkpointing", small, adapted
+    yield "twice the batch", f"--batch {2 * workload.batch // (1 if setting.answers else 1 + workload.references)}", replace(workload, batch=2 * workload.batch), setting
     if setting.gpus > 1 and setting.accumulation < 8:
         more = replace(setting, accumulation=2 * setting.accumulation)
         yield "twice the accumulation", f"--accumulation {more.accumulation}", workload, more
 
 
-def verdict(needed, size):
+def verdict(needed: device_memory.Needed, size: float) -> str:
     """Whether a step fits on a GPU of this many bytes, in words."""
     if needed.fits(size):
         return "it fits"
     return "it may fit: that depends on what the allocator cannot fill" if needed.expected <= size else "it does not fit"
-
-
-def trace_of(job: Job) -> Trace:
-    """The step of a job on one device without a name, every layer run."""
-    if job.method != "full":
-        raise ValueError(f"method={job.method!r}: adapters are traced for a GPU: name one, or take method='full'")
-    if job.compiled or job.fused_loss:
-        raise ValueError("compiled and fused_loss change kernels of a GPU: name one, or leave them out")
-    if job.optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer={job.optimizer!r}: its state is counted for a GPU: name one, or take 'adamw'")
-    model = job.model
-    workload = job.workload()  # ValueError where the sequence is too long
-    try:
-        return training_step(
-            model.model_class,
-            model.config,
-            job.batch,
-            job.length,
-            dtype=getattr(torch, workload.weights),
-            autocast=torch.bfloat16 if workload.autocast else None,
-            activation_checkpointing=job.checkpointing,
-            optimizer=job.optimizer,
-            accumulation=job.accumulation,
-            attention=job.attention,
-        )
-    except Exception as error:  # whatever a model's own code raises on values that make no sense
-        raise ValueError(f"{model.name}: transformers cannot run this model: {one_line(error)}") from error

@@ -7,6 +7,8 @@ A GPU is timed by CUDA events, a CPU by the wall clock. The best repeat counts. 
 where that is lower, the machine slows down as it gets warm.
 """
 
+from __future__ import annotations
+
 import argparse
 import datetime
 import json
@@ -18,10 +20,16 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from . import hardware, roofline
+from . import bench_report, hardware
+
+if TYPE_CHECKING:
+    import torch
 
 SIDE = {"cuda": 8192, "cpu": 2048}  # of the square matrices
 COPIED = {"cuda": 2**30, "cpu": 2**28}  # bytes, more than any cache holds
@@ -29,10 +37,6 @@ SENT = 2**28  # bytes from host to device, and from device to device
 ON_DISK = 2**29  # bytes
 FEWEST = 5  # repeats
 LAST = 0.2  # of the repeats: what the machine sustains
-WARM = 0.95  # of the best rate: below, it slows down
-LOW = 0.75  # of what GPUs of its kind reach: below, something holds this one back
-USUAL = 0.8  # of a data sheet, where no published step says what a GPU reaches
-DTYPES = ("bf16", "fp16")  # of which one is the 16-bit product of a machine
 LARGEST_FILE = 100_000  # bytes of a result that is read again
 
 
@@ -48,33 +52,33 @@ class Rate:
     peak: float | None = None
 
     @property
-    def share(self):
+    def share(self) -> float | None:
         return self.value / self.peak if self.peak else None
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         found = measure(options.device, options.seconds, None if options.no_disk else options.disk)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    print("\n".join(lines(found)))
+    print("\n".join(bench_report.lines(found)))
     if options.json:
         Path(options.json).write_text(json.dumps(found, indent=1, default=asdict) + "\n", encoding="utf-8")
     return 0
 
 
-def measure(device=None, seconds=1.0, disk="."):
+def measure(device: str | torch.device | None = None, seconds: float = 1.0, disk: str | Path | None = ".") -> dict[str, Any]:
     """All rates of a device, as `--json` writes them. disk: a folder for a file that is removed again, or None."""
     import torch
 
     device = _device(torch, device)
     gpu, name = None, _cpu_name()
-    if device.type == "cuda":
+    if device.type == "cuda":  # type: ignore[union-attr]
         name = torch.cuda.get_device_name(device)
         gpu = _key_of(name, torch.cuda.get_device_properties(device).total_memory)
     rates = [*_products(torch, device, seconds), _copy(torch, device, seconds)]
-    if device.type == "cuda":
+    if device.type == "cuda":  # type: ignore[union-attr]
         rates += [*_from_host(torch, device, seconds), *_between(torch, device, seconds)]
     if disk:
         rates += on_disk(disk)
@@ -82,14 +86,14 @@ def measure(device=None, seconds=1.0, disk="."):
     return {
         "device": name,
         "gpu": gpu,
-        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        "threads": torch.get_num_threads() if device.type == "cpu" else None,  # type: ignore[union-attr]
         "torch": torch.__version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "rates": [Rate(**asdict(rate) | {"peak": peaks.get(rate.name)}) for rate in rates],
     }
 
 
-def peaks_of(row):
+def peaks_of(row: hardware.Accelerator) -> dict[str, float]:
     """{name of a rate: the data sheet's} of an accelerator. Links count in one direction."""
     named = re.match(r"PCIe (\d)\.0 (x\d+)", str(row.get("host_link")))
     host = f"PCIe {named[1]} {named[2]}" if named else ""
@@ -99,78 +103,28 @@ def peaks_of(row):
         "memory copy": row.get("bandwidth"),
         "host to device": hardware.LINKS[host].gb_per_s if host in hardware.LINKS else None,
         "device to device": hardware.LINKS[row.get("peer_link")].gb_per_s if row.get("peer_link") else None,
-    } | {f"product {dtype}": row.get(dtype) for dtype in DTYPES}
+    } | {f"product {dtype}": row.get(dtype) for dtype in bench_report.DTYPES}
     return {name: peak for name, peak in found.items() if peak}
 
 
-def usual(gpu):
-    """(share of the data sheet's 16-bit products, share of its bandwidth) that published steps reach on GPUs of this kind.
-
-    A GPU of few watts runs its products far under the boost clock of its data sheet, and is not faulty.
-    """
-    constants = hardware.table("constants")["constants"]
-    try:
-        kind = roofline.processor(gpu)
-    except ValueError:
-        return USUAL, USUAL
-    product = constants["product"] * (constants["product_recent"] if kind.architecture in roofline.RECENT else 1)
-    clock = {roofline.POWER_LIMITED: constants["power_limited"], roofline.HALF_RATE: constants["half_rate"]}
-    memory = roofline.bandwidth_share(constants, constants["streaming"], kind.memory_type)
-    return min(1.0, product * clock.get(kind.held_back, 1.0)), float(memory)
-
-
-def lines(found):
-    """The report, line by line."""
-    threads = f", {found['threads']} threads" if found["threads"] else ""
-    yield f"{found['device']}{threads}, torch {found['torch']}, {found['date']}"
-    yield ""
-    yield f"{'':24}{'measured':>10}  {'':8}{'sustained':>10}{'data sheet':>12}{'you get':>9}"
-    for rate in found["rates"]:
-        peak = f"{rate.peak:12,.4g}{100 * rate.share:8.0f}%" if rate.peak else ""
-        yield f"{rate.name:24}{rate.value:10,.4g}  {rate.unit:8}{rate.sustained:10,.4g}{peak}"
-    yield ""
-    yield from _verdict(found)
-
-
-def _verdict(found):
-    rates = {rate.name: rate for rate in found["rates"]}
-    half = next((rates[f"product {dtype}"] for dtype in DTYPES if f"product {dtype}" in rates), None)
-    expected = usual(found["gpu"]) if found["gpu"] else (USUAL, USUAL)
-    shares = [(what, rate.share, reached) for what, rate, reached in zip(("matrix products", "memory bandwidth"),
-              (half, rates.get("memory copy")), expected, strict=True) if rate and rate.share]  # fmt: skip
-    if shares:
-        yield (
-            "You get " + " and ".join(f"{100 * share:.0f} % of the data sheet's {what}" for what, share, _ in shares) + "."
-        )
-        yield "GPUs like it reach about " + " and ".join(f"{100 * reached:.0f} %" for _, _, reached in shares) + "."
-    elif not found["gpu"]:
-        yield "No data sheet to compare with: the table has GPUs, and this device is none of them."
-    if half and half.sustained < WARM * half.value:
-        yield "Products slow down as they go on: look at clocks and temperature, nvidia-smi -q -d PERFORMANCE,TEMPERATURE"
-    if any(share < LOW * reached for _, share, reached in shares):
-        yield "That is low: is another program on the GPU, is its power limit lowered, does it throttle? nvidia-smi -q -d PERFORMANCE,POWER"
-
-
-# What is measured
-
-
-def rates_of(work, amount, timer, seconds):
+def rates_of(work: Callable[[], object], amount: float, timer: Callable[[Callable[[], object]], float], seconds: float) -> list[float]:
     """`amount` per second of each repeat, for at least `seconds` and `FEWEST` repeats."""
     for _ in range(2):  # the first calls load kernels, choose algorithms and touch the memory
         work()
+    found: list[float]
     found, until = [], time.perf_counter() + seconds
     while len(found) < FEWEST or time.perf_counter() < until:
         found.append(amount / timer(work))
     return found
 
 
-def rate(name, unit, size, found):
+def rate(name: str, unit: str, size: int, found: list[float]) -> Rate:
     last = found[-max(1, round(LAST * len(found))) :]
     return Rate(name, max(found), unit, statistics.median(last), size)
 
 
-def _timer(torch, device):
-    def by_events(work):
+def _timer(torch: ModuleType, device: torch.device) -> Callable[[Callable[[], object]], float]:
+    def by_events(work: Callable[[], object]) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         work()
@@ -178,7 +132,7 @@ def _timer(torch, device):
         end.synchronize()
         return start.elapsed_time(end) / 1000
 
-    def by_clock(work):
+    def by_clock(work: Callable[[], object]) -> float:
         started = time.perf_counter()
         work()
         return time.perf_counter() - started
@@ -186,7 +140,7 @@ def _timer(torch, device):
     return by_events if device.type == "cuda" else by_clock
 
 
-def _products(torch, device, seconds):
+def _products(torch: ModuleType, device: torch.device, seconds: float) -> Iterator[Rate]:
     side, kinds = SIDE[device.type], [("bf16", torch.bfloat16), ("fp32", torch.float32)]
     if device.type == "cuda":
         recent = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -197,12 +151,12 @@ def _products(torch, device, seconds):
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
         out = torch.empty(side, side, device=device, dtype=dtype)
-        found = rates_of(lambda a=left, b=right, c=out: torch.mm(a, b, out=c), 2 * side**3 / 1e12, _timer(torch, device), seconds)  # fmt: skip
+        found = rates_of(lambda a=left, b=right, c=out: torch.mm(a, b, out=c), 2 * side**3 / 1e12, _timer(torch, device), seconds)  # type: ignore[misc]  # fmt: skip
         yield rate(f"product {name}", "TFLOP/s", side, found)
     torch.set_float32_matmul_precision(before)
 
 
-def _copy(torch, device, seconds):
+def _copy(torch: ModuleType, device: torch.device, seconds: float) -> Rate:
     size = COPIED[device.type]
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -210,34 +164,34 @@ def _copy(torch, device, seconds):
     return rate("memory copy", "GB/s", size, found)
 
 
-def _from_host(torch, device, seconds):
+def _from_host(torch: ModuleType, device: torch.device, seconds: float) -> Iterator[Rate]:
     target = torch.empty(SENT, dtype=torch.uint8, device=device)
     for name, pinned in (("host to device", True), ("from pageable memory", False)):
         source = torch.zeros(SENT, dtype=torch.uint8, pin_memory=pinned)
-        work = rates_of(lambda a=source: target.copy_(a, non_blocking=True), SENT / 1e9, _timer(torch, device), seconds)
+        work = rates_of(lambda a=source: target.copy_(a, non_blocking=True), SENT / 1e9, _timer(torch, device), seconds)  # type: ignore[misc]
         yield rate(name, "GB/s", SENT, work)
 
 
-def _between(torch, device, seconds):
+def _between(torch: ModuleType, device: torch.device, seconds: float) -> Iterator[Rate]:
     """To each other GPU; the slowest counts, because a collective waits for it."""
     others = [other for other in range(torch.cuda.device_count()) if other != (device.index or 0)]
     source, found = torch.zeros(SENT, dtype=torch.uint8, device=device), []
     for other in others:
         target = torch.empty(SENT, dtype=torch.uint8, device=f"cuda:{other}")
 
-        def timer(work, other=other):
+        def timer(work: Callable[[], object], other: int = other) -> float:
             started = time.perf_counter()
             work()
             torch.cuda.synchronize(device)
             torch.cuda.synchronize(other)
             return time.perf_counter() - started
 
-        found.append(rates_of(lambda b=target: b.copy_(source, non_blocking=True), SENT / 1e9, timer, seconds))
+        found.append(rates_of(lambda b=target: b.copy_(source, non_blocking=True), SENT / 1e9, timer, seconds))  # type: ignore[misc]
     if found:
         yield rate("device to device", "GB/s", SENT, min(found, key=max))
 
 
-def on_disk(folder, size=ON_DISK):
+def on_disk(folder: str | Path, size: int = ON_DISK) -> list[Rate]:
     """[Rate] of writing a file and of reading it again. The file is removed."""
     if not Path(folder).is_dir():
         raise ValueError(f"--disk {folder}: there is no such folder: name one on the disk that holds your data")
@@ -262,7 +216,7 @@ def on_disk(folder, size=ON_DISK):
     return rates
 
 
-def _device(torch, wanted):
+def _device(torch: ModuleType, wanted: str | torch.device | None) -> torch.device:
     try:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError:
@@ -280,7 +234,7 @@ def _device(torch, wanted):
     return device
 
 
-def _key_of(name, memory):
+def _key_of(name: str, memory: int) -> str | None:
     """The accelerator that a driver calls `name`, or None. Of several sizes the one with that much memory."""
     for spelling in (f"{name} {round(memory / 1e9)}GB", f"{name} {round(memory / 2**30)}GB", name):
         try:
@@ -290,14 +244,14 @@ def _key_of(name, memory):
     return None
 
 
-def _cpu_name():
+def _cpu_name() -> str:
     try:
-        return re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)[1]
+        return re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)[1]  # type: ignore[index]
     except (OSError, TypeError):
         return platform.processor() or platform.machine()
 
 
-def _seconds(text):
+def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -307,7 +261,7 @@ def _seconds(text):
     return value
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dryrun bench", description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="cpu, cuda or cuda:1 (default: the first GPU, or the CPU)")
     parser.add_argument(

@@ -1,6 +1,9 @@
 """What a model keeps of a sequence while it generates: keys and values of tokens, and states of one size."""
 
+from __future__ import annotations
+
 import copy
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers.initialization import no_init_weights
@@ -8,13 +11,16 @@ from transformers.initialization import no_init_weights
 from . import tracing
 from .gpu_operators import GpuOperators
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 FEW_TOKENS = 16
 STATES = ("conv_states", "recurrent_states")  # of a layer of transformers' cache
 WINDOWED = ("sliding_attention", "chunked_attention")
 WHOLE = ("full_attention", "attention", "hybrid")
 
 
-def of_tokens(config, layers):
+def of_tokens(config: Any, layers: int) -> tuple[int, int, int]:
     """(bytes for each token in layers that keep all tokens, in layers that keep a window, the window) of 16-bit keys and values.
 
     Layers of state-space and linear attention keep a state of one size: see `state`.
@@ -31,7 +37,7 @@ def of_tokens(config, layers):
     return whole, windowed, window
 
 
-def _keys(layer):
+def _keys(layer: Any) -> int:
     """Bytes of one token in one layer. Latent attention keeps one compressed vector and the part with positions."""
     if latent := getattr(layer, "kv_lora_rank", None):
         return 2 * (latent + layer.qk_rope_head_dim)
@@ -40,7 +46,7 @@ def _keys(layer):
     return 2 * 2 * (getattr(layer, "num_key_value_heads", None) or heads) * head
 
 
-def state(model_class, config):
+def state(model_class: type[PreTrainedModel], config: Any) -> int:
     """Bytes that linear-attention and state-space layers keep of one sequence, however long it is: read off the cache that the
     model's own code makes of a few tokens. 0 where all layers keep keys and values alone."""
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()

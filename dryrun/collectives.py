@@ -1,7 +1,11 @@
 """What a rank hands to each collective, and what it holds: a `Tracker` that knows DTensor, FSDP2 and process groups."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -50,7 +54,7 @@ class Collective:
     payload: int = 0  # bytes of the whole tensors: what all-reduce reduces, all-gather yields, reduce-scatter takes
 
     @property
-    def sent(self):
+    def sent(self) -> float:
         """Bytes that a rank sends when the collective goes round a ring; it receives as many."""
         if self.kind not in RING_ROUNDS:
             return self.payload
@@ -66,24 +70,30 @@ class RankTracker(Tracker):
 
     CATEGORIES = (*Tracker.CATEGORIES[:5], "gathered weights", "gradient buckets", *Tracker.CATEGORIES[5:])
 
-    def __init__(self, model, optimizer, inputs=(), dimensions=None):
-        self.collectives = {}
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        inputs: Any = (),
+        dimensions: dict[str, str] | None = None,
+    ) -> None:
+        self.collectives: dict[tuple[str, int, str], Collective] = {}
         self._dimensions = dimensions or {}  # name of a process group -> dimension of the mesh
         self._paused = False
         self._patches = contextlib.ExitStack()
         super().__init__(model, optimizer, inputs)
         self._claim_gathered_weights(model)
 
-    def __enter__(self):
+    def __enter__(self) -> RankTracker:
         self._patches.enter_context(_calls_after_resize(self._resized))
         self._patches.enter_context(_around_shape_propagation(self._pause))
         return super().__enter__()
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self._patches.close()
         return super().__exit__(*exception)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # DTensor first: its operators on the shards come here again
         if self._paused:
@@ -95,24 +105,24 @@ class RankTracker(Tracker):
                 self._count_collective(kind, args, kwargs or {}, out)
         return out
 
-    def add(self, kind, group, dimension, payload):
+    def add(self, kind: str, group: int, dimension: str, payload: int) -> None:
         """Counts one collective."""
         entry = self.collectives.setdefault((kind, group, dimension), Collective(kind, group, dimension))
         entry.count += 1
         entry.payload += payload
 
     @contextlib.contextmanager
-    def _pause(self):
+    def _pause(self) -> Iterator[None]:
         self._paused = True
         try:
             yield
         finally:
             self._paused = False
 
-    def _claim(self, category, tensors):
+    def _claim(self, category: str, tensors: Iterable[Any]) -> None:
         super()._claim(category, map(_local, tensors))
 
-    def _claim_gathered_weights(self, model):
+    def _claim_gathered_weights(self, model: torch.nn.Module) -> None:
         """FSDP2 uses one storage for a gathered parameter in every step; between two steps it is empty. To know it, gather
         once: on real ranks, where that is a collective, all of them make a tracker."""
         for module in model.modules():
@@ -123,7 +133,7 @@ class RankTracker(Tracker):
                 module.reshard()
                 self._claim("gathered weights", gathered)
 
-    def _resized(self, storage):
+    def _resized(self, storage: torch.UntypedStorage) -> None:
         known = self.live.get(id(storage))
         if known is None:
             return
@@ -132,7 +142,7 @@ class RankTracker(Tracker):
         known.bytes, known.born = storage.nbytes(), self._born
         self._add(known.category, grown)
 
-    def _count_collective(self, kind, args, kwargs, out):
+    def _count_collective(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         group = _process_group([*args, *kwargs.values()])
         sizes = [sum(t.nbytes for t in tree_leaves(part) if isinstance(t, torch.Tensor)) for part in (*args, out)]
         # Some forms take the tensor that they fill as an argument, others return it.
@@ -142,11 +152,11 @@ class RankTracker(Tracker):
 
 
 @contextlib.contextmanager
-def _calls_after_resize(callback):
+def _calls_after_resize(callback: Callable[[torch.UntypedStorage], None]) -> Iterator[None]:
     """FSDP2 frees and allocates by resizing storages, which no dispatch mode sees. PyTorch's MemTracker patches it too."""
     resize = torch.UntypedStorage.resize_
 
-    def resize_and_tell(storage, size):
+    def resize_and_tell(storage: torch.UntypedStorage, size: int) -> None:
         resize(storage, size)
         callback(storage)
 
@@ -158,11 +168,11 @@ def _calls_after_resize(callback):
 
 
 @contextlib.contextmanager
-def _around_shape_propagation(context):
+def _around_shape_propagation(context: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
     """DTensor learns the shape of a result by running the operator on fake tensors of the whole size: no rank holds those."""
     propagate = ShardingPropagator._propagate_tensor_meta_non_cached
 
-    def propagate_inside(self, schema):
+    def propagate_inside(self: Any, schema: Any) -> Any:
         with context():
             return propagate(self, schema)
 
@@ -173,7 +183,7 @@ def _around_shape_propagation(context):
         ShardingPropagator._propagate_tensor_meta_non_cached = propagate
 
 
-def _process_group(arguments):
+def _process_group(arguments: list[Any]) -> dist.ProcessGroup:
     """The group that a collective's operator names: as a wrapped C++ object, as the group itself or by its name."""
     for argument in reversed(arguments):
         if isinstance(argument, torch.ScriptObject):
@@ -189,6 +199,6 @@ def _process_group(arguments):
     raise LookupError(f"no process group among {arguments}")
 
 
-def _local(tensor):
+def _local(tensor: Any) -> Any:
     with torch.no_grad():  # then it is the shard itself, not a view with a history
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -4,14 +4,21 @@ Rings: a rank sends (n - 1) / n of what it gathers or scatters, and twice that o
 of a node share its adapters, one for each GPU unless a network is given.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-from . import workload as workloads
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import strategies
 from .device_memory import keeps_whole_gradients
-from .hardware import LINKS, accelerator
+from .hardware import LINKS
 from .kernels import Kernel
-from .models import EXPERTS
-from .roofline import processor
+from .roofline import Processor, processor
+
+if TYPE_CHECKING:
+    from .setting import Setting
+    from .strategies import Send
+    from .workload import Traced, Workload
 
 PCIE = 31.5e9  # bytes/s in one direction, version 4 with 16 lanes, where a GPU has no other link
 ADAPTER = {"hopper": 50e9, "blackwell": 50e9}  # bytes/s of a GPU's network adapter in published clusters
@@ -31,7 +38,7 @@ class Seconds(NamedTuple):
     after: float = 0.0  # each step waits for it
 
 
-def of_step(traced, workload, setting):
+def of_step(traced: Traced, workload: Workload, setting: Setting) -> Seconds:
     """The `Seconds` of each micro-batch and step."""
     if setting.gpus <= 1 and not setting.offload:
         return Seconds()
@@ -44,77 +51,78 @@ def of_step(traced, workload, setting):
     return _with_host(found, traced, setting, gpu) if setting.offload else found
 
 
-def _of_data(traced, workload, setting, gpu):
+def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> Seconds:
     """What data-parallel ranks send: gathered weights, gradients."""
-    ranks, nodes = setting.data, setting.nodes
-    if ranks <= 1:
+    if setting.data <= 1:
         return Seconds()
-    share = 1 / (setting.tensor * setting.pipeline)
-    inside = max(1, setting.gpus_per_node // setting.tensor)
-
-    def seconds(sent, ranks=ranks, inside=inside):
-        return _seconds(sent * share, ranks, inside, gpu, setting)
-
-    width = 4 if workload.weights == "float32" else 2
-    if setting.strategy in ("fsdp2", "hsdp"):  # two all-gathers in 16 bits, one reduce-scatter in fp32
-        everywhere, at_home = _parameters(traced, workload, setting)
-        gathers, reduced = 2 * _gathered(traced, workload) * everywhere, 4 * traced.trainable * everywhere
-        whole = keeps_whole_gradients(setting)  # then they are reduced in the last micro-batch alone
-        sent, last = (gathers, reduced) if whole else (gathers + reduced, 0.0)
-        if setting.strategy == "hsdp":
-            between = seconds(2 * 4 * traced.trainable / inside * (nodes - 1) / nodes, nodes, 1)
-            return Seconds(every=seconds(sent, inside), once=between + seconds(last, inside))
-        same = ranks // setting.experts  # ranks that hold the same experts
-        experts = (2 * 2 + 4) * traced.parameters * at_home / setting.experts if same > 1 else 0.0
-        return Seconds(every=seconds(sent) + (seconds(experts, same, 1) if experts else 0.0), once=seconds(last))
-    if setting.strategy == "zero1":  # DeepSpeed: 16-bit gradients all-reduced, 16-bit weights gathered, without overlap
-        return Seconds(after=seconds((2 * 2 + 2) * traced.trainable))
-    if setting.strategy == "zero2":  # the same, but reduced after every micro-batch
-        return Seconds(alone=seconds(2 * 2 * traced.trainable), after=seconds(2 * traced.trainable))
-    return Seconds(once=seconds(2 * width * traced.trainable))  # one all-reduce of gradients as wide as the weights
+    chosen = strategies.strategy(setting.strategy or "ddp")
+    everywhere, at_home = _parameters(traced, setting)
+    found = dict.fromkeys(Seconds._fields, 0.0)
+    whole = keeps_whole_gradients(setting)  # then they are reduced in the last micro-batch alone
+    in_node = max(1, setting.gpus_per_node // setting.tensor)
+    for send in chosen.sends:
+        size = _sent(send, traced, workload) * everywhere / (setting.tensor * setting.pipeline)
+        when = strategies.LAST if whole and send.of == "trained" else send.when
+        if send.between_nodes:  # a shard of a node
+            found[when] += _seconds(size / in_node * (setting.nodes - 1) / setting.nodes, setting.nodes, 1, gpu, setting)
+        else:
+            found[when] += _seconds(size, in_node if chosen.in_node else setting.data, in_node, gpu, setting)
+    same = setting.data // setting.experts  # ranks that hold the same experts
+    if at_home and same > 1:
+        experts = (2 * 2 + 4) * traced.parameters * at_home / setting.experts
+        found["every"] += _seconds(experts, same, 1, gpu, setting)
+    return Seconds(**found)
 
 
-def _parameters(traced, workload, setting):
+def _sent(send: Send, traced: Traced, workload: Workload) -> float:
+    """Bytes of what a collective gathers or reduces, an all-reduce twice."""
+    if send.of == "all":  # the forward passes of a reference gather once more each
+        return _gathered(traced, workload) * (send.times + workload.references)
+    width = send.width or (4 if workload.weights == "float32" else 2)
+    return width * send.times * traced.trainable
+
+
+def _parameters(traced: Traced, setting: Setting) -> tuple[float, float]:
     """(share of the parameters that all data-parallel ranks gather, share in experts that stay where they are)."""
     if setting.experts == 1:
         return 1.0, 0.0
-    share = experts_of(workload).parameters / traced.parameters
+    share = traced.experts.parameters / traced.parameters  # type: ignore[union-attr]
     return 1 - share, share
 
 
-def _gathered(traced, workload):
+def _gathered(traced: Traced, workload: Workload) -> float:
     """Bytes of the weights as they are sent: 16 bits each, or the 4 bits that they are stored in."""
     return 2 * traced.parameters if not workload.four_bit else traced.parameters / 2
 
 
-def _seconds(sent, ranks, inside, gpu, setting):
+def _seconds(sent: float, ranks: int, inside: int, gpu: Processor, setting: Setting) -> float:
     if ranks <= inside:
         return sent * (ranks - 1) / ranks / _link(gpu, setting)
     across = sent / (inside * _adapter(gpu, setting))
     return max(across, sent / _link(gpu, setting)) if inside > 1 else across
 
 
-def _link(gpu, setting):
+def _link(gpu: Processor, setting: Setting) -> float:
     return setting.link or gpu.link or PCIE
 
 
-def assumed(setting):
+def assumed(setting: Setting) -> tuple[float, float]:
     """(bytes/s of the link between GPUs, bytes/s of each GPU's share of the network) at their peaks."""
     gpu = processor(setting.gpu)
     return _link(gpu, setting), _adapter(gpu, setting)
 
 
-def _adapter(gpu, setting):
+def _adapter(gpu: Processor, setting: Setting) -> float:
     """Bytes per second that a GPU's share of the network takes."""
     return setting.network or setting.link or adapter(gpu)
 
 
-def adapter(gpu):
+def adapter(gpu: Processor) -> float:
     """Bytes/s of a GPU's share of the network in published clusters."""
     return ADAPTER.get(gpu.architecture, OLDER_ADAPTER)
 
 
-def _tensor_parallel(traced, workload, setting, gpu):
+def _tensor_parallel(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
     if setting.tensor == 1:
         return 0.0
     passes = 1 if workload.kind != "train" else 3 if workload.checkpointing else 2
@@ -124,7 +132,7 @@ def _tensor_parallel(traced, workload, setting, gpu):
     return 2 * reduced * (setting.tensor - 1) / setting.tensor / _link(gpu, setting)
 
 
-def _of_sequence(traced, workload, setting, gpu):
+def _of_sequence(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
     """Keys and values of the other parts of a sequence: gathered in each pass, and their gradients sent back."""
     ranks = setting.sequence
     if ranks == 1:
@@ -134,54 +142,37 @@ def _of_sequence(traced, workload, setting, gpu):
     return size * (ranks - 1) / ranks / _link(gpu, setting)
 
 
-def _of_experts(traced, workload, setting, gpu):
+def _of_experts(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
     """Each token goes to its experts and back, in each pass."""
     if setting.experts == 1:
         return 0.0
     passes = 6 if workload.checkpointing else 4
-    tokens = workload.batch * workload.length * experts_of(workload).chosen
+    tokens = workload.batch * workload.length * traced.experts.chosen  # type: ignore[union-attr]
     size = passes * traced.layers * tokens * 2 * traced.width
     return size * (setting.experts - 1) / setting.experts / _link(gpu, setting)
 
 
-def _of_stages(traced, workload, setting, gpu):
+def _of_stages(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
     """An activation forward and its gradient back. Published pipelines name no network, and theirs hide it."""
     if setting.pipeline == 1 or not setting.network:
         return 0.0
     return 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor / _adapter(gpu, setting)
 
 
-def _with_host(found, traced, setting, gpu):
+def _with_host(found: Seconds, traced: Traced, setting: Setting, gpu: Processor) -> Seconds:
     """Shards wait in host memory: weights come twice, gradients go back. Beside NVLink, or through the same slot."""
-    host = LINKS.get(str(accelerator(setting.gpu).get("host_link")).replace(".0 ", " "))
+    host = LINKS.get(str(setting.gpu.get("host_link")).replace(".0 ", " "))
     moved = (2 * 4 * traced.parameters + 4 * traced.trainable) / setting.shards
     seconds = moved / (host.gb_per_s * 1e9 if host else PCIE)
     shared = seconds + found.every if _link(gpu, setting) <= PCIE else max(seconds, found.every)
     return found._replace(every=shared)
 
 
-class Experts(NamedTuple):
-    parameters: int  # of all experts
-    chosen: int  # for each token
-    number: int
-
-
-def experts_of(workload):
-    """The `Experts` of a mixture, or None."""
-    _, config = workloads.config_of(workload)
-    number = next((found for name in EXPERTS if (found := getattr(config, name, None))), None)
-    if not number:
-        return None
-    layers = config.num_hidden_layers - (getattr(config, "first_k_dense_replace", None) or 0)
-    width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
-    each = 3 * config.hidden_size * width
-    return Experts(each * number * layers, config.num_experts_per_tok, number)
-
-
-def of_rank(kernels, setting, traced, workload):
+def of_rank(kernels: Mapping[Kernel, float], setting: Setting, traced: Traced, workload: Workload) -> Mapping[Kernel, float]:
     """The kernels of one rank, where ranks split matrices, layers and sequences."""
     if setting.tensor == setting.pipeline == setting.sequence == 1:
         return kernels
+    found: dict[Kernel, float]
     parts, found = setting.tensor * setting.sequence, {}
     logits = 2 * workload.batch * workload.length * traced.vocabulary
     for kernel, count in kernels.items():
@@ -198,6 +189,6 @@ def of_rank(kernels, setting, traced, workload):
     return found
 
 
-def bubble(setting, virtual=1):
+def bubble(setting: Setting, virtual: int = 1) -> float:
     """How much longer a step is because stages of a pipeline wait."""
     return 1 + (setting.pipeline - 1) / max(1, setting.accumulation * virtual)

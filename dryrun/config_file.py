@@ -1,8 +1,15 @@
 """A model's config.json: read without executing anything of it, and the transformers class that it means."""
 
+from __future__ import annotations
+
 import difflib
 import json
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Text parts that transformers has no language model for by their own name: the model whose layers they have.
 SAME_LAYERS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
@@ -19,7 +26,7 @@ LARGEST_NUMBER = 10**9
 COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size", "intermediate_size", "n_layer", "n_head", "n_embd")
 
 
-def config_file(given):
+def config_file(given: str | Path) -> Path:
     """The path of a config.json, given that path or its folder."""
     path = Path(given)
     if path.is_dir():
@@ -29,7 +36,7 @@ def config_file(given):
     return path
 
 
-def read_config(path):
+def read_config(path: Path) -> Any:
     """A transformers configuration. Nothing of the file is executed, and nothing is downloaded."""
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
@@ -63,14 +70,14 @@ def read_config(path):
         raise ValueError(f"{path}: transformers refuses these values: {one_line(error)}") from error
 
 
-def configuration(values):
+def configuration(values: dict[str, Any]) -> Any:
     """The transformers configuration of the fields of a config.json."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     return CONFIG_MAPPING[values["model_type"]].from_dict(values)
 
 
-def _check_sizes(values, path, depth=0, name=""):
+def _check_sizes(values: Any, path: Path, depth: int = 0, name: str = "") -> None:
     """Refuses what no model has, before it takes hours or gigabytes to build."""
     if depth > DEEPEST:
         raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json")
@@ -88,7 +95,7 @@ def _check_sizes(values, path, depth=0, name=""):
             raise ValueError(f'{path}: "{name[:40]}" is {values:,}, and at most {most:,} makes sense')
 
 
-def language_model(config):
+def language_model(config: Any) -> tuple[Any, str]:
     """(configuration of what is traced, what it leaves out in words or ""). Of a model with images or sound, the part that reads
     and writes text."""
     text = config.get_text_config()
@@ -103,7 +110,7 @@ def language_model(config):
     return text, " and ".join(left_out)
 
 
-def class_of(config, path):
+def class_of(config: Any, path: Path) -> type[PreTrainedModel]:
     """The class that the configuration names, if a step of it can be traced; else its language model."""
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
@@ -121,5 +128,12 @@ def class_of(config, path):
     raise ValueError(f"{path}: {config.model_type!r} has no language model: only those can be traced by this command")
 
 
-def one_line(error):
+def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def needs_tracing() -> None:
+    """ModuleNotFoundError with the fix, where what runs a model's code is not installed."""
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"{name} is not installed, and runs the model's code: pip install 'dryrun[trace]'", name=name)

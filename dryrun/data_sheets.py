@@ -16,8 +16,11 @@ What is known and stays has its reason in the row, under `clock_exception` or `e
 `disagreements`. It cannot see what contradicts nothing: all peaks of a TPU doubled, a power limit, a year.
 """
 
+from __future__ import annotations
+
 import re
 import sys
+from collections.abc import Iterator
 
 from . import hardware
 
@@ -33,7 +36,7 @@ L2_SPREAD = 3  # cards with parts of one chip cut off
 SIZE = 0.01  # of the memory: what a driver keeps to itself
 
 
-def doubts(rows=None):
+def doubts(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tuple[str, str, str]]:
     """Yields (key, name of the value, what contradicts it) for each doubt without a reason in its row."""
     rows = hardware.ACCELERATORS if rows is None else rows
     for key, row in rows.items():
@@ -43,7 +46,7 @@ def doubts(rows=None):
     yield from _caches(rows)
 
 
-def _clock(row):
+def _clock(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     """Peaks that are not units x operations x clock."""
     for dtype in row.operations:
         computed, printed = row.from_clock(dtype), row.get(dtype)
@@ -61,7 +64,7 @@ def _clock(row):
                 yield dtype, f"{printed} TFLOP/s would need a clock of {clock:,.0f} MHz"
 
 
-def _ratios(row):
+def _ratios(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     """Peaks that do not stand in the ratio of their operations."""
     ours = {name: row.get(name) for name in MATRIX if row.get(name)}
     if not row.half or row.family == "pascal":
@@ -75,7 +78,7 @@ def _ratios(row):
             yield name, f"{value / row.half:.2f} of the 16-bit peak, and not {' or '.join(f'{ratio:g}' for ratio in expected)}"
 
 
-def _rate(row):
+def _rate(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     """A card of the other line's rate, or one that may have either rate and whose peaks nobody printed."""
     rate = re.search("geforce|pro", row.operations_name or "")
     if not rate:
@@ -87,23 +90,23 @@ def _rate(row):
         yield "fp16", "at the full or at half of the rate? All peaks were computed from the clock, and none was printed"
 
 
-def _from_clock(value):
+def _from_clock(value: hardware.Value) -> bool:
     return value.read == "derived" and "per clock" in str(value.note)
 
 
-def _memory(row):
-    if row.driver_mib and abs(row.bytes / (row.driver_mib * 2**20) - 1) > SIZE:
-        yield "memory", f"{row.bytes / 2**30:.2f} GiB, and a driver shows {row.driver_mib / 1024:.2f}"
+def _memory(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
+    if row.driver_mib and abs(row.bytes / (row.driver_mib * 2**20) - 1) > SIZE:  # type: ignore[operator]
+        yield "memory", f"{row.bytes / 2**30:.2f} GiB, and a driver shows {row.driver_mib / 1024:.2f}"  # type: ignore[operator]
 
 
-def _bandwidth(row):
+def _bandwidth(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     """Memory that is read too seldom or too often for its type."""
     kind = next((kind for kind in READS if str(row.get("memory_type")).startswith(kind)), None)
     if kind and row.reads_per_second and not READS[kind][0] <= row.reads_per_second <= READS[kind][1]:
         yield "bandwidth", f"{kind} whose whole memory is read {row.reads_per_second:.2g} times per second"
 
 
-def _caches(rows):
+def _caches(rows: dict[str, hardware.Accelerator]) -> Iterator[tuple[str, str, str]]:
     """L2 of cards with one chip."""
     for key, row in rows.items():
         for other in rows.values():
@@ -114,7 +117,7 @@ def _caches(rows):
                 yield key, "l2", f"{row.get('l2'):g} MB, and {other.label} with the same chip has {other.get('l2'):g}"
 
 
-def main():
+def main() -> bool:
     found = [f"{key}, {name}: {said}" for key, name, said in doubts()]
     print("\n".join(found) or "No doubts.")
     return bool(found)

@@ -5,26 +5,43 @@ deep one's may come with the last gradients. `ranks.many_layers` uses this; `tes
 whole models.
 """
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from .memory_trace import Trace
+
+    AnyTrace = TypeVar("AnyTrace", bound=Trace)  # or one of a rank
 
 TOLERANCE = 0.002  # of a peak
 
 
-def with_layers(config, number):
+def with_layers(config: Any, number: int) -> Any:
     """The configuration of the same model with this many layers."""
     config = copy.deepcopy(config)
     config.num_hidden_layers = number
     return config
 
 
-def line(low, high, layers, depth):
+@overload
+def line(low: float, high: float, layers: Sequence[int], depth: int) -> int: ...
+
+
+@overload
+def line(low: dict[str, float], high: dict[str, float], layers: Sequence[int], depth: int) -> dict[str, float]: ...
+
+
+def line(low: Any, high: Any, layers: Sequence[int], depth: int) -> Any:
     """The value at `depth`, given `low` at the first of `layers` and `high` at the last; for a dictionary, each value."""
     if isinstance(high, dict):
         return {key: line(low.get(key, 0), high[key], layers, depth) for key in high}
     return round(low + (high - low) * (depth - layers[0]) / (layers[-1] - layers[0]))
 
 
-def line_of(steps, layers, depth, result):
+def line_of(steps: Sequence[Trace], layers: Sequence[int], depth: int, result: AnyTrace) -> AnyTrace:
     """Fills `result` with the trace of a model of `depth` layers, given one `Trace` in `steps` for each of `layers`.
 
     Where layers alternate (every second one checkpointed, some with a sliding window), `layers` and `depth` must differ by
@@ -42,7 +59,7 @@ def line_of(steps, layers, depth, result):
     return result
 
 
-def peaks_stay(low, high, layers, depth):
+def peaks_stay(low: Trace, high: Trace, layers: Sequence[int], depth: int) -> bool:
     """Whether the peak of each part of a step stays where it is as the model grows, so that it lies on a line: what is alive at the
     end of a part lies on a line too, and would otherwise rise above the peak."""
     ends = [line(*ends, layers, depth) for ends in zip(low.ends, high.ends, strict=True)]
@@ -51,12 +68,12 @@ def peaks_stay(low, high, layers, depth):
     return all(max(pair) <= peak * (1 + TOLERANCE) for *pair, peak in zip(starts, ends, peaks, strict=True))
 
 
-def _parts(first, last, layers, depth):
+def _parts(first: Trace, last: Trace, layers: Sequence[int], depth: int) -> list[tuple[int, dict[str, float]]]:
     return [
         (line(peak_low, peak_high, layers, depth), line(low, high, layers, depth))
         for (peak_low, low), (peak_high, high) in zip(first.parts, last.parts, strict=True)
     ]
 
 
-def _highest(parts):
+def _highest(parts: list[tuple[int, dict[str, float]]]) -> tuple[int, dict[str, float]]:
     return max(parts, key=lambda part: part[0])

@@ -5,40 +5,43 @@ and the CUDA context. `fit` takes three constants from published peaks: a part t
 does not, and the context, which only what the driver reports contains.
 """
 
-import re
-from dataclasses import dataclass
+from __future__ import annotations
 
-from .workload import config_of
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .optimizers import Optimizer, optimizer
+from .strategies import strategy
+
+if TYPE_CHECKING:
+    from .setting import Setting
+    from .workload import Traced, Workload
 
 GiB = 2**30
 STATE = ("parameters", "gradients", "optimizer", "weight copies")
-SHARDED = ("fsdp2", "hsdp")
-DEEPSPEED = ("zero1", "zero2")
-DEEPSPEED_STATE = 16  # bytes for each weight: fp32 weight, gradient and two moments, as its own estimate counts
+DEEPSPEED_COPIES = 8  # bytes for each weight beside the moments: weight and gradient in fp32, as its own estimate counts
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
 WHOLE_GRADIENT = 4  # bytes for each weight: FSDP2 adds them up in the dtype that it reduces in
 LOSS_PARTS = 2  # of a step: the forward pass and the first half of the backward pass hold the logits
 # Bytes for each logit that a loss does not keep: a fused one holds one fp32 copy fewer, a chunked one holds no logits.
 LOGITS_SAVED = {"fused": 4, "none kept": 10}
-SMALL_STATES_BYTES = {"adam8bit": 2.1, "adamfp8": 2.1, "adam4bit": 1.1, "sgd_momentum": 4, "sgd": 0}  # for each weight
-SMALL_STATES = tuple(SMALL_STATES_BYTES)
 
 
 @dataclass(frozen=True)
 class Needed:
-    categories: dict  # bytes of tensors at the peak
+    categories: dict[str, float]  # bytes of tensors at the peak
     expected: float  # bytes on the GPU, as nvidia-smi shows them
     high: float  # and with the upper end of the band
 
-    def fits(self, size):
+    def fits(self, size: float) -> bool:
         """Whether a GPU of this many bytes is large enough, by the upper end."""
         return self.high <= size
 
 
-def tensors(traced, workload, setting):
+def tensors(traced: Traced, workload: Workload, setting: Setting) -> dict[str, float]:
     """{category: bytes} at the peak of one rank."""
-    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]
+    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]  # type: ignore[union-attr]
     if setting.views or setting.accumulation > 1:  # buckets are there all the time, sums from the second micro-batch on
         gradients = max(part.get("gradients", 0) for part in parts)
         parts = [{**part, "gradients": gradients} for part in parts]
@@ -52,22 +55,23 @@ def tensors(traced, workload, setting):
     return max(parts, key=lambda categories: sum(categories.values()))
 
 
-def keeps_whole_gradients(setting):
+def keeps_whole_gradients(setting: Setting) -> bool:
     """Whether a step has micro-batches after which gradients are not reduced, under a strategy that shards them."""
-    return setting.whole_gradients and setting.accumulation > 1 and setting.strategy in SHARDED and not setting.offload
+    sharded = strategy(setting.strategy).gathers
+    return setting.whole_gradients and setting.accumulation > 1 and sharded and not setting.offload
 
 
-def states(traced, workload, setting):
+def states(traced: Traced, workload: Workload, setting: Setting) -> dict[str, float]:
     """{category: most bytes} of weights, gradients and optimizer state. They need not all be there at the peak."""
-    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]
+    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]  # type: ignore[union-attr]
     return {name: max(part.get(name, 0) for part in parts) for name in STATE[:3]}
 
 
-def _loss(workload):
+def _loss(workload: Workload) -> str:
     return "none kept" if workload.fused_loss else "fused" if workload.compiled else ""
 
 
-def _without_logits(part, size):
+def _without_logits(part: dict[str, float], size: float) -> None:
     """Takes these bytes off the activations, and what is left off the temporaries."""
     for name in ("activations", "temporaries"):
         taken = min(size, part.get(name, 0))
@@ -75,7 +79,7 @@ def _without_logits(part, size):
         size -= taken
 
 
-def _of_rank(traced, workload, setting, categories):
+def _of_rank(traced: Traced, workload: Workload, setting: Setting, categories: dict[str, float]) -> dict[str, float]:
     """What one rank holds of a part of the step: {category: bytes}."""
     split = setting.tensor * setting.pipeline
     categories = _state(traced, setting, dict(categories))
@@ -83,110 +87,106 @@ def _of_rank(traced, workload, setting, categories):
     found = {}
     for name, size in categories.items():
         if name in STATE:
-            found[name] = size * _share_of_state(traced, workload, setting) / _shards(name, setting)
+            found[name] = size * _share_of_state(traced, setting) / _shards(name, setting)
         elif name == "activations":
             found[name] = size * kept / (split * setting.sequence)
         else:
             found[name] = size / (setting.tensor * setting.sequence)
+    if setting.reference:
+        found["reference weights"] = found["parameters"]
     if setting.offload:
         found.update(dict.fromkeys(STATE, 0.0))
-    if setting.strategy in SHARDED and setting.data > 1 or setting.offload:
-        found["gathered weights"] = _gathered(traced, workload, setting) / split
-    if setting.strategy == "ddp" and not setting.views:
+    chosen = strategy(setting.strategy)
+    if chosen.gathers and setting.data > 1 or setting.offload:
+        found["gathered weights"] = _gathered(traced, setting) / split
+    if chosen.buckets and not setting.views:
         found["gradient buckets"] = categories.get("gradients", 0) / split
-    if setting.strategy in DEEPSPEED:
+    if chosen.deepspeed:
         found["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
     return found
 
 
-def _gathered(traced, workload, setting):
+def _gathered(traced: Traced, setting: Setting) -> float:
     """16-bit weights of whole layers, and of embedding and output layer, which stay gathered from forward to backward."""
-    ends = traced.vocabulary * traced.width * (1 if _tied(workload) else 2)
+    ends = traced.vocabulary * traced.width * (1 if traced.tied else 2)
     layer = (traced.parameters - ends) / max(1, traced.layers) / setting.experts
     return 2 * (ends + GATHERED_LAYERS * layer)
 
 
-def _tied(workload):
-    return getattr(config_of(workload)[1], "tie_word_embeddings", False)
-
-
-def _state(traced, setting, categories):
+def _state(traced: Traced, setting: Setting, categories: dict[str, float]) -> dict[str, float]:
     """The state of the optimizer as it is held, where that is not as it was traced."""
-    if setting.strategy in DEEPSPEED:
-        categories["optimizer"] = DEEPSPEED_STATE * traced.trainable
+    chosen = optimizer(setting.optimizer)
+    if strategy(setting.strategy).deepspeed:
+        wide = chosen.state is None and not chosen.factored
+        states = 4 * _moments(traced, chosen) if wide else _of_optimizer(traced, chosen, 8 * traced.trainable)
+        categories["optimizer"] = DEEPSPEED_COPIES * traced.trainable + states
         return categories
     if setting.state == "fp32":  # traced in 16 bits
         categories.update({name: 2 * categories[name] for name in STATE if name in categories})
-    if "optimizer" in categories and setting.optimizer.startswith(SMALL_STATES):
-        width = next(width for name, width in SMALL_STATES_BYTES.items() if setting.optimizer.startswith(name))
-        categories["optimizer"] = min(categories["optimizer"], width * traced.trainable)
+    if setting.state == "fp32 adapters":
+        categories["parameters"] += 2 * traced.trainable
+        categories.update({name: 2 * categories[name] for name in ("gradients", "optimizer") if name in categories})
+    if "optimizer" in categories:
+        categories["optimizer"] = _of_optimizer(traced, chosen, categories["optimizer"])
     return categories
 
 
-def _shards(name, setting):
+def _of_optimizer(traced: Traced, chosen: Optimizer, adamw: float) -> float:
+    """Bytes of an optimizer's state, from those of AdamW's two moments."""
+    if chosen.factored:
+        return min(adamw, 4 * traced.factored)
+    if chosen.state is not None:
+        return min(adamw, chosen.state * traced.trainable)
+    return adamw * _moments(traced, chosen) / (2 * traced.trainable) if traced.trainable else 0
+
+
+def _moments(traced: Traced, chosen: Optimizer) -> int:
+    """How many numbers an optimizer keeps, of the width of the weights."""
+    of_matrices = sum(rows * columns * count for (rows, columns), count in traced.matrices.items())
+    return chosen.moments * (traced.trainable - of_matrices) + chosen.of_matrix * of_matrices
+
+
+def _shards(name: str, setting: Setting) -> int:
     """Parts that a category of the state is cut into."""
-    whole = {"zero1": ("parameters", "gradients"), "zero2": ("parameters",)}.get(setting.strategy, ())
-    return 1 if name in whole else setting.shards
+    chosen = strategy(setting.strategy)
+    return 1 if name in STATE[:3] and name not in chosen.shards else setting.shards
 
 
-def _share_of_state(traced, workload, setting):
+def _share_of_state(traced: Traced, setting: Setting) -> float:
     """Of a rank. A pipeline's first and last stage hold the embedding and the output layer beside their layers."""
     if setting.pipeline == 1:
         return 1 / setting.tensor
     ends = traced.vocabulary * traced.width / traced.parameters  # one of the two matrices
-    body = 1 - ends * (1 if _tied(workload) else 2)
+    body = 1 - ends * (1 if traced.tied else 2)
     return (body / setting.pipeline + ends) / setting.tensor
 
 
-def needed(traced, workload, setting, constants):
+def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float]) -> Needed:
     """`Needed` of one rank. constants: the part "memory" of data/constants.json."""
     categories = tensors(traced, workload, setting)
     expected = on_device(sum(categories.values()), constants, context=True, reserved=True)
-    if setting.strategy in DEEPSPEED:  # its buffers are an estimate: no published peak says how good it is
+    if strategy(setting.strategy).deepspeed:  # its buffers are an estimate: no published peak says how good it is
         return Needed(categories, expected, expected * constants["high_whole"])
     sure = certain(categories)
     return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure))
 
 
-def certain(categories):
+def certain(categories: dict[str, float]) -> float:
     """Bytes of weights and optimizer state, which follow from shapes. What libraries do differently is the rest: activations,
     temporaries, when gradients go, what the allocator cannot fill."""
-    return sum(categories.get(name, 0) for name in ("parameters", "optimizer"))
+    return sum(categories.get(name, 0) for name in ("parameters", "optimizer", "reference weights"))
 
 
-def band(workload, setting):
+def band(workload: Workload, setting: Setting) -> str:
     """The name of the constant by which all but the `certain` bytes grow to the upper end, for steps of this kind."""
     if setting.gpus == 1:
         return "high"
     return "high_many_fused" if workload.compiled else "high_many_qlora" if workload.four_bit else "high_many"
 
 
-def on_device(total, constants, *, context, reserved):
+def on_device(total: float, constants: dict[str, float], *, context: bool, reserved: bool) -> float:
     """Bytes of a peak with `total` bytes of tensors: allocated, or reserved by the allocator, or with the context."""
     size = total + constants["workspace"] * GiB
     if reserved:
         size *= 1 + constants["rounding"]
     return size + (constants["context"] * GiB if context else 0)
-
-
-def kind_of(row):
-    """How a published peak was read: (whether the context is in it, whether it is what the allocator reserved)."""
-    told = str(row.get("memory_kind") or "").lower()
-    if "nvidia-smi" in told and "allocated" not in told:
-        return True, True
-    if "reserved" in told or "torchtitan" in told:
-        return False, True
-    if "allocated" in told or "active" in told or "torch peak" in told:
-        return False, False
-    return None
-
-
-def driver_gib(row):
-    """What nvidia-smi showed, in a row that prints it beside the allocator's peak."""
-    found = re.search(r"nvidia-smi ([\d.]+) GiB", str(row.get("memory_kind") or ""))
-    return float(found[1]) if found else None
-
-
-def gib(row):
-    """The published peak in GiB, or None where its unit is not known."""
-    return row.get("memory_gib") if row.get("memory_usable", True) else None

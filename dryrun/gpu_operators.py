@@ -4,6 +4,10 @@ Fake tensors have no device behind them, so PyTorch would choose the CPU's opera
 change memory or FLOPs: the attention kernel, dropout's mask, and which operators autocast keeps in fp32.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch.autograd.graph import _engine_run_backward  # private: see GpuOperators._backward
@@ -44,13 +48,13 @@ class GpuOperators(TorchFunctionMode):
     memory-efficient kernel, or math for grouped heads); "flash" and "efficient" force that kernel.
     """
 
-    def __init__(self, attention="auto"):
+    def __init__(self, attention: str = "auto") -> None:
         super().__init__()
         if attention not in KERNELS:
             raise ValueError(f"attention={attention!r}: choose auto, flash or efficient")
         self.attention = attention
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return self._attention(*args, **kwargs)
@@ -68,8 +72,15 @@ class GpuOperators(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _backward(
-        self, tensors, gradient=None, *, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None
-    ):
+        self,
+        tensors: Any,
+        gradient: Any = None,
+        *,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
         """Runs the backward pass with this mode on: checkpointing recomputes the forward pass inside it.
 
         A mode is off inside its own handler. Both public functions, called with it on, would come back to this handler.
@@ -92,8 +103,16 @@ class GpuOperators(TorchFunctionMode):
             )
 
     def _attention(
-        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-    ):
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
         if torch.is_autocast_enabled("cpu"):
             dtype = torch.get_autocast_dtype("cpu")
             query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
@@ -117,7 +136,7 @@ class GpuOperators(TorchFunctionMode):
             query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale
         )[0]
 
-    def _kernel(self, query, key, value, mask, grouped):
+    def _kernel(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool) -> str:
         """What CUDA chooses. torch 2.13: "GQA works only for Flash_attention and math kernel on CUDA tensor"."""
         if self.attention != "auto":
             return self.attention
@@ -128,17 +147,17 @@ class GpuOperators(TorchFunctionMode):
         return "math" if grouped else "efficient"
 
 
-def _additive(mask, query):
+def _additive(mask: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
     """The mask as the memory-efficient kernel takes it: numbers to add to the scores, in the dtype of the query."""
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
     return mask.to(query.dtype)
 
 
-def _fused_dropout(input, p=0.5, training=True, inplace=False):
+def _fused_dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
     """CUDA's dropout keeps a mask of one byte per element; the CPU's keeps one as wide as the activation."""
     return torch.native_dropout(input, p, True)[0] if training and p > 0 else input
 
 
-def _to_fp32(tensor):
+def _to_fp32(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -11,12 +11,15 @@ A model's values all come from its configuration. Rates are decimal: 1 GB/s = 1e
 - `GPUS`: what `dryrun.planner` needs of each accelerator; `tflops` is the dense 16-bit peak, `link` leads to the GPUs of a node
 """
 
+from __future__ import annotations
+
 import difflib
 import json
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 GB = 1e9
 GiB = 2**30
@@ -51,7 +54,7 @@ class Model(NamedTuple):
 class Value:
     """One figure of an accelerator. Without a value, `note` says why."""
 
-    value: object
+    value: Any
     unit: str | None = None
     dtype: str | None = None  # of operands: "fp16", "int8", ...
     accumulate: str | None = None
@@ -67,73 +70,73 @@ class Accelerator:
     key: str
     name: str
     label: str  # name and memory, as on pages and in `GPUS`
-    aliases: tuple
+    aliases: tuple[str, ...]
     vendor: str
     architecture: str
     family: str  # "ampere", "hopper", "cdna3", ...
     scope: str  # what one row is: a device, a chip, a module of two devices
     product: bool  # False: machines that a published measurement describes, with a clock or memory that nobody sells
     operations_name: str | None  # of the generation, and of the line where the generation has two rates: "ada-pro"
-    operations: dict  # per clock and unit, by dtype; empty where the architecture papers do not say
+    operations: dict[str, float]  # per clock and unit, by dtype; empty where the architecture papers do not say
     clock_exception: str | None  # why clock x units x operations misses all matrix peaks by a little, where it does
-    exceptions: dict  # value: why it is not what `data_sheets` expects
+    exceptions: dict[str, str]  # value: why it is not what `data_sheets` expects
     ecc: bool  # on by default, in memory that has no room of its own for it
     driver_mib: int | None  # what nvidia-smi was seen to show as the whole memory
-    disagreements: tuple
-    traps: tuple
-    values: dict = field(repr=False)
+    disagreements: tuple[str, ...]
+    traps: tuple[str, ...]
+    values: dict[str, Value] = field(repr=False)
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Value:
         return self.values[known("value", name, self.values)]
 
-    def get(self, name):
+    def get(self, name: str) -> Any:
         """The bare value, or None."""
         return self[name].value
 
     @property
-    def bytes(self):
+    def bytes(self) -> float | None:
         """Bytes of memory, as nvidia-smi counts them: GB on a box are GiB, and ECC takes a sixteenth of GDDR."""
         size = self.get("memory")
         return size * GiB * (ECC_LEAVES if self.ecc else 1) if size else None
 
     @property
-    def half(self):
+    def half(self) -> float | None:
         """TFLOP/s of 16-bit matrix products: bf16, or fp16 where only that is printed."""
         return self.half_value.value
 
     @property
-    def half_value(self):
+    def half_value(self) -> Value:
         """The value behind `half`. A printed figure goes before one that follows from the clock."""
         found = [self[name] for name in ("bf16", "fp16") if self.get(name)]
         return min(found, key=lambda value: value.read == "derived", default=self["bf16"])
 
     @property
-    def flop_per_byte(self):
+    def flop_per_byte(self) -> float | None:
         """16-bit FLOPs that the GPU does while it reads one byte: below that, a kernel waits for memory."""
         if not (self.half and self.get("bandwidth")):
             return None
         return self.half * 1e12 / (self.get("bandwidth") * GB)
 
     @property
-    def reads_per_second(self):
+    def reads_per_second(self) -> float | None:
         """How often the GPU can read its whole memory: no model that fills it decodes more tokens per second."""
         if not (self.get("memory") and self.get("bandwidth")):
             return None
         return self.get("bandwidth") / self.get("memory")
 
-    def from_clock(self, dtype):
+    def from_clock(self, dtype: str) -> float | None:
         """TFLOP/s by units x operations x clock, or None where one of them is unknown."""
         clock = self.get("clock") if dtype == "fp32" else self.get("matrix_clock") or self.get("clock")
         units, operations = self.get("units"), self.operations.get(dtype)
         return units * operations * clock / 1e6 if units and operations and clock else None
 
 
-def table(name):
+def table(name: str) -> dict[str, Any]:
     """A file of `dryrun/data`, with all units, sources, dates and notes."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def known(what, name, names):
+def known(what: str, name: str, names: Collection[str]) -> str:
     """The name, if it is one of `names`; else ValueError with the nearest."""
     if name not in names:
         close = difflib.get_close_matches(str(name), names, 1, 0.3)
@@ -142,14 +145,17 @@ def known(what, name, names):
     return name
 
 
-def _listed(name, names):
+def _listed(name: str, names: Collection[str]) -> Collection[str]:
     if len(names) <= LISTED:
         return names
     return difflib.get_close_matches(str(name), names, LISTED, 0) + [f"{len(names) - LISTED} more"]
 
 
-def accelerator(name):
-    """The accelerator of that key, label or alias, however it is cased; else ValueError with the nearest names."""
+def accelerator(name: str | Accelerator) -> Accelerator:
+    """The accelerator of that key, label or alias, however it is cased; else ValueError with the nearest names. One that is given
+    already comes back."""
+    if isinstance(name, Accelerator):
+        return name
     key = NAMES.get(_normal(name))
     if key is None:
         close = list(dict.fromkeys(_nearest(_normal(name))))[:4]
@@ -158,29 +164,29 @@ def accelerator(name):
     return ACCELERATORS[key]
 
 
-def _nearest(name):
+def _nearest(name: str) -> Iterator[str]:
     """Keys by likeness: first those that the name begins, as "a100" begins four."""
     if len(name) > 1:
         yield from (key for spelling, key in NAMES.items() if spelling.startswith(name))
     yield from (NAMES[found] for found in difflib.get_close_matches(name, NAMES, 9, 0.5))
 
 
-def bytes_per_second(link, adapters=1):
+def bytes_per_second(link: str, adapters: int = 1) -> float:
     return LINKS[known("link", link, LINKS)].gb_per_s * GB * adapters
 
 
-def _normal(name):
+def _normal(name: str) -> str:
     """'NVIDIA GeForce RTX 4090' and 'rtx-4090' are one name."""
     words = re.sub(r"\b(nvidia|amd|intel|google|aws|apple|geforce|tesla|quadro|instinct)\b", "", str(name).casefold())
     return re.sub(r"[^a-z0-9.]", "", words)
 
 
-def _accelerators(read):
+def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
     sources, operations = read["sources"], read["operations"]
     for key, row in read["accelerators"].items():
         values = {name: _value(value, sources) for name, value in row["values"].items()}
         facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
-        lists = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
+        lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
         yield Accelerator(
             key=key,
             **facts,
@@ -195,7 +201,7 @@ def _accelerators(read):
         )
 
 
-def _value(row, sources):
+def _value(row: dict[str, Any], sources: dict[str, Any]) -> Value:
     if row["value"] is None:
         return Value(None, row.get("unit"), note=row["note"])
     source = sources[row["source"]]
@@ -208,9 +214,9 @@ def _value(row, sources):
     return Value(**kept, **origin)
 
 
-def _names(accelerators):
+def _names(accelerators: dict[str, Accelerator]) -> dict[str, str]:
     """Every spelling → key; a spelling of two accelerators is a fault of the table."""
-    names = {}
+    names: dict[str, str] = {}
     for key, row in accelerators.items():
         for spelling in (key, row.label, row.name, *row.aliases):
             if names.setdefault(_normal(spelling), key) != key:
@@ -220,11 +226,11 @@ def _names(accelerators):
     return names
 
 
-def _for_plan(accelerators):
+def _for_plan(accelerators: dict[str, Accelerator]) -> Iterator[tuple[str, GPU]]:
     for row in accelerators.values():
         memory, link = row.get("memory"), row.get("peer_link")
         if row.product and row.half and memory and link:
-            yield row.label, GPU(memory, row.half, link, row.half_value.source)
+            yield row.label, GPU(memory, row.half, link, row.half_value.source)  # type: ignore[arg-type]  # every peak has one
 
 
 ACCELERATORS = {row.key: row for row in _accelerators(table("accelerators"))}

@@ -6,16 +6,15 @@ CUDA context, communication buffers and rounding. Seconds are those of `timing`:
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from . import judged, published, timing
+from . import timing
 from .formats import WEIGHT_BYTES, WHOLE_MODEL
 from .job import LARGEST_COUNT, Cluster, Generation
 from .models import is_mixture
-from .workload import Traced, Workload, traced
+from .traces import traced
+from .workload import Traced, Workload
 
 GiB = 2**30
 LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
@@ -42,8 +41,7 @@ class Served:
     def weights(self) -> float:
         """Bytes of weights on each GPU. Most formats leave the embedding and the output layer in 16 bits."""
         stored = self.generation.weights
-        tied = getattr(self.generation.model.config, "tie_word_embeddings", False)
-        ends = self.traced.vocabulary * self.traced.width * (1 if tied else 2)
+        ends = self.traced.vocabulary * self.traced.width * (1 if self.traced.tied else 2)
         of_ends = WEIGHT_BYTES[stored] if stored in WHOLE_MODEL else 2.0
         return ((self.traced.parameters - ends) * WEIGHT_BYTES[stored] + ends * of_ends) / self.gpus
 
@@ -54,14 +52,7 @@ class Served:
 
     def cache(self, tokens: int) -> float:
         """Bytes of the KV cache of one sequence on each GPU. GPUs share heads out; where there are fewer heads, they repeat them."""
-        return self.traced.cache(tokens) / min(self.gpus, self._heads)
-
-    @cached_property
-    def _heads(self) -> int:
-        config = self.generation.model.config
-        if getattr(config, "kv_lora_rank", None):
-            return 1  # one compressed vector for all heads
-        return getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None) or 1
+        return self.traced.cache(tokens) / min(self.gpus, self.traced.cache_heads)
 
     @property
     def needed(self) -> float:
@@ -92,7 +83,7 @@ class Served:
     def longest(self) -> int | None:
         """Tokens of the longest single sequence that fits, at most what the model's positions allow; None where nothing limits it."""
         positions, window = self.generation.model.positions, self.traced.window
-        each = self.traced.keys / min(self.gpus, self._heads)
+        each = self.traced.keys / min(self.gpus, self.traced.cache_heads)
         room = self._room - (self.cache(window) - each * window)  # full windows, and states of one size
         if room <= 0:
             return 0
@@ -111,10 +102,10 @@ class Served:
         return self._speeds[1]
 
     @cached_property
-    def _speeds(self):
+    def _speeds(self) -> tuple[timing.Prediction, timing.Prediction]:
         asked = self.generation
         first, each = timing.generation_parts(
-            asked.model.text, asked.prompt, asked.new, self.cluster.gpu.key,
+            asked.model.text, asked.prompt, asked.new, self.cluster.gpu,
             batch=asked.batch, weights=asked.weights, tensor=self.gpus,
         )  # fmt: skip
         if is_mixture(asked.model.text):
@@ -123,7 +114,7 @@ class Served:
         if self.gpus == 1 or self.over_nvlink:
             return first, each
         sums = (2 * self.traced.layers + 1) * SUM_OVER_PCIE
-        return tuple(_later(found, sums) for found in (first, each))
+        return tuple(_later(found, sums) for found in (first, each))  # type: ignore[return-value]
 
     @property
     def over_nvlink(self) -> bool:
@@ -169,13 +160,7 @@ class Served:
 @lru_cache(maxsize=1)
 def band_of_mixtures() -> tuple[float, float]:
     """(low, high) of a token of a mixture of experts, as factors: its errors are larger than those of other decoding, and few."""
-    rows = {row["id"]: row for row in published.rows()}
-    errors = []
-    for one in judged.read():
-        row = rows[one.id]
-        if one.klass == "decode" and is_mixture(json.dumps(row["config"]) if row.get("config") else row["model"]):
-            errors.append(math.log(one.seconds / row["seconds"]))
-    return timing.factors(errors)
+    return timing.factors(timing.fitted()["mixture_decoding_errors"])
 
 
 def _later(found: timing.Prediction, seconds: float) -> timing.Prediction:
@@ -184,7 +169,7 @@ def _later(found: timing.Prediction, seconds: float) -> timing.Prediction:
     rate = found.tokens_per_second * found.seconds / (found.seconds + seconds)
     return replace(
         found, seconds=found.seconds + seconds, low=found.low + seconds, high=found.high + seconds, parts=parts,
-        bound=max(parts, key=parts.get), tokens_per_second=rate,
+        bound=max(parts, key=parts.get), tokens_per_second=rate,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

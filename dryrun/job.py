@@ -10,21 +10,17 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import config_file, hardware, models
 from .formats import WEIGHT_BYTES
-
-if TYPE_CHECKING:
-    from .workload import Workload
+from .optimizers import OPTIMIZERS
+from .workload import Workload
 
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
-STRATEGIES = ("fsdp2", "ddp", "zero1", "zero2", "hsdp")  # of a training step on several GPUs; `planner` has more
 METHODS = ("full", "lora", "qlora")
-OPTIMIZERS = ("adamw", "adamw_foreach", "adamw_loop", "adamw_8bit", "sgd", "sgd_momentum")
-PUBLISHED_AS = {"adamw_8bit": "adam8bit"}  # names of optimizers in published rows, where they are others
+OBJECTIVES = ("sft", "dpo", "grpo")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
 LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
 GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
@@ -44,13 +40,13 @@ class Model:
         return not self.text.startswith("{")
 
     @cached_property
-    def _read(self):
-        from .workload import Workload, config_of
+    def _read(self) -> tuple[type, Any]:
+        from .step_trace import config_of
 
-        return config_of(Workload(self.text, 1, 0))
+        return config_of(self.text)
 
     @property
-    def config(self):
+    def config(self) -> Any:
         """Its transformers configuration: of a model with images or sound, that of the part that reads and writes text."""
         return self._read[1]
 
@@ -68,7 +64,7 @@ class Model:
     @cached_property
     def parameters(self) -> int:
         """How many parameters the traced part has, experts that sleep included."""
-        from .workload import parameters
+        from .step_trace import parameters
 
         return parameters(self.text)
 
@@ -83,13 +79,6 @@ class Model:
         return models.stored_in(self.text)
 
 
-def needs_tracing() -> None:
-    """ModuleNotFoundError with the fix, where what runs a model's code is not installed."""
-    for name in ("torch", "transformers"):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(f"{name} is not installed, and runs the model's code: pip install 'dryrun[trace]'", name=name)
-
-
 def model(given: str | Path | Model) -> Model:
     """A `Model` by its name ("llama3-8b"), or by its config.json or the folder that holds it. ValueError in one line, with the
     nearest names, where there is none."""
@@ -101,7 +90,7 @@ def model(given: str | Path | Model) -> Model:
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
-    needs_tracing()
+    config_file.needs_tracing()
     config, _ = config_file.language_model(config_file.read_config(path))
     config_file.class_of(config, path)
     return Model(given, path.read_text(encoding="utf-8"))
@@ -125,6 +114,10 @@ class Job:
       weights in 4 bits
     - `checkpointing`: the activations of every layer are computed again in the backward pass
     - `optimizer`: "adamw" is the fused one of PyTorch, "adamw_8bit" that of bitsandbytes
+    - `objective`: "sft", the next token; "dpo": a sequence is a pair then, and a reference model reads it too: a second copy of the
+      weights under full training, the weights without their adapters under LoRA; "grpo": vLLM on the same GPU, which keeps 16-bit
+      weights and caches of its own, first writes the last `new` tokens of every sequence of the step, and one more forward pass gives
+      their log-probabilities. There is no reference, as by TRL's default of `beta`
     - `attention`: "auto" is the kernel that CUDA chooses, "eager" the one that writes all scores
     - `compiled`: by torch.compile; `fused_loss`: a cross entropy that keeps no logits
     """
@@ -141,23 +134,35 @@ class Job:
     attention: str = "auto"
     compiled: bool = False
     fused_loss: bool = False
+    objective: str = "sft"
+    new: int = 0
+
+    if TYPE_CHECKING:  # it takes a name too, and holds the object
+
+        def __init__(
+            self, model: Model | str | Path, batch: int = 1, length: int = 2048, precision: str = "bf16", method: str = "full",
+            rank: int = 16, optimizer: str = "adamw", accumulation: int = 1, checkpointing: bool = False, attention: str = "auto",
+            compiled: bool = False, fused_loss: bool = False, objective: str = "sft", new: int = 0,
+        ) -> None: ...  # fmt: skip
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model(self.model))
         for name in ("batch", "length", "rank", "accumulation"):
             _whole(name, getattr(self, name))
-        for name, choices in (("precision", PRECISIONS), ("method", METHODS), ("optimizer", OPTIMIZERS), ("attention", ATTENTIONS)):
+        if self.objective == "grpo" and not 1 <= self.new < self.length:
+            raise ValueError(f"new={self.new}: how many of the {self.length} tokens of a sequence are written? From 1 to {self.length - 1}")
+        if self.objective != "grpo" and self.new:
+            raise ValueError(f"new={self.new}: only objective='grpo' writes answers: leave it out")
+        for name, choices in (("precision", PRECISIONS), ("method", METHODS), ("optimizer", OPTIMIZERS), ("attention", ATTENTIONS), ("objective", OBJECTIVES)):
             hardware.known(name, getattr(self, name), choices)
 
     def workload(self) -> Workload:
         """What one GPU runs. ValueError where the model has fewer positions than `length`."""
-        from .workload import Workload
-
         _positions(self.model, self.length, "length")
         adapters = self.method != "full"
         return Workload(
             model=self.model.text,
-            batch=self.batch,
+            batch=self.sequences,
             length=self.length,
             weights=DTYPES[self.precision],
             autocast="bfloat16" if self.precision == "mixed" else "",
@@ -168,7 +173,13 @@ class Job:
             targets="all linear" if adapters else "",
             four_bit=self.method == "qlora",
             fused_loss=self.fused_loss,
+            references=int(self.objective != "sft"),
         )
+
+    @property
+    def sequences(self) -> int:
+        """Of a micro-batch: two of each pair."""
+        return self.batch * (2 if self.objective == "dpo" else 1)
 
 
 @dataclass(frozen=True)
@@ -185,6 +196,12 @@ class Generation:
     batch: int = 1
     weights: str = "bf16"
 
+    if TYPE_CHECKING:  # it takes a name too, and holds the object
+
+        def __init__(
+            self, model: Model | str | Path, prompt: int = 1024, new: int = 256, batch: int = 1, weights: str = "bf16"
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model(self.model))
         for name in ("prompt", "new", "batch"):
@@ -196,7 +213,7 @@ class Generation:
         _positions(self.model, self.prompt + self.new, "prompt + new")
         if not self.model.model_class.__name__.endswith(GENERATES):
             raise ValueError(f"{self.model.name}: {self.model.model_class.__name__} generates no text, and that is what is asked here")
-        heads = getattr(self.model.config, "num_attention_heads", None) or getattr(self.model.config, "n_head", 1)
+        heads: Any = getattr(self.model.config, "num_attention_heads", None) or getattr(self.model.config, "n_head", 1)
         if heads % cluster.gpus:
             near = max(size for size in range(1, cluster.gpus) if heads % size == 0)
             raise ValueError(f"gpus={cluster.gpus}: the {heads} attention heads do not divide among them: take {near}")
@@ -222,9 +239,18 @@ class Cluster:
     adapters: int = 1
     host_memory_gb: float | None = None
 
+    if TYPE_CHECKING:  # it takes a name too, and holds the object
+
+        def __init__(
+            self, gpu: hardware.Accelerator | str, gpus: int = 1, gpus_per_node: int = 8, link: float | str | None = None,
+            network: float | str | None = None, adapters: int = 1, host_memory_gb: float | None = None,
+        ) -> None: ...  # fmt: skip
+
     def __post_init__(self) -> None:
         if not isinstance(self.gpu, hardware.Accelerator):
             object.__setattr__(self, "gpu", gpu(self.gpu))
+        if not self.gpu.bytes:
+            raise ValueError(f"gpu={self.gpu.key!r}: its memory is not in dryrun/data/accelerators.json, so nothing can be said to fit")
         for name in ("gpus", "gpus_per_node", "adapters"):
             _whole(name, getattr(self, name))
         for name in ("link", "network"):
@@ -250,7 +276,7 @@ class Cluster:
     @property
     def memory(self) -> float:
         """Bytes of each GPU that a program can use, as nvidia-smi shows them."""
-        return self.gpu.bytes
+        return self.gpu.bytes  # type: ignore[return-value]
 
 
 def _positions(model: Model, length: int, name: str) -> None:

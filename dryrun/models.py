@@ -4,12 +4,19 @@
 hidden, layers, heads, kv_heads, ffn, vocab, and for a mixture experts and top_k.
 """
 
+from __future__ import annotations
+
 import difflib
 import json
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from . import config_file
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 DATA = Path(__file__).with_name("data") / "configurations.json"
 LARGEST = {"layers": 1000, "hidden": 1_000_000, "ffn": 4_000_000, "vocab": 10_000_000, "experts": 10_000}
@@ -35,14 +42,14 @@ AFFIXES = ("-hf", "-instruct", "-it", "-base")
 EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  # the fields that make a mixture
 
 
-def is_mixture(model):
+def is_mixture(model: str) -> bool:
     """Whether a model, by name, sizes or the text of a config.json, is a mixture of experts."""
     values = values_of(model)
     text = values.get("text_config")
     return any(part.get(name) for part in (values, text if isinstance(text, dict) else {}) for name in EXPERTS)
 
 
-def values_of(model):
+def values_of(model: str) -> dict[str, Any]:
     """The fields of its configuration, given a name, sizes or the text of a config.json."""
     if model.startswith("{"):
         return json.loads(model)
@@ -50,37 +57,42 @@ def values_of(model):
     return row.get("config") or row["fields"]
 
 
-def left_out(model):
+def left_out(model: str) -> str:
     """In words, the parts of a model that are not traced: "vision", or ""."""
     values = values_of(model)
     return config_file.language_model(config_file.configuration(values))[1] if "model_type" in values else ""
 
 
-def stored_in(model):
+def stored_in(model: str) -> str:
     """The format of the published weights, where their configuration says that they are quantized: "awq", "mxfp4", or ""."""
     values = values_of(model)
     parts = (values, values.get("text_config"))
-    said = next((part["quantization_config"] for part in parts if isinstance(part, dict) and part.get("quantization_config")), {})
+    said: dict[str, Any] = next((part["quantization_config"] for part in parts if isinstance(part, dict) and part.get("quantization_config")), {})
     return str(said.get("quant_method", "a format of its own")) if said else ""
 
 
-def addresses():
+def title(model: str) -> str:
+    """What an answer calls a model: its name, or the `model_type` of its config.json."""
+    return json.loads(model).get("model_type", "model") if model.startswith("{") else model
+
+
+def addresses() -> dict[str, str]:
     """{name: the page of its config.json} of every model in the table."""
     return {name: row["source"] for name, row in _table().items()}
 
 
 @lru_cache(maxsize=1)
-def _table():
+def _table() -> dict[str, Any]:
     return json.loads(DATA.read_text(encoding="utf-8"))
 
 
-def names():
+def names() -> list[str]:
     """Every name that `known` takes, aliases included."""
     rows = _table()
     return [*rows, *(alias for row in rows.values() for alias in row.get("aliases", ()))]
 
 
-def known(name):
+def known(name: str) -> str:
     """The name in the table of a model that somebody calls `name`; ValueError with the nearest names if there is none."""
     given = str(name).lower().replace("_", "-").rpartition("/")[2]  # without the publisher
     for wanted in (given, _bare(given)):
@@ -93,14 +105,14 @@ def known(name):
     raise ValueError(f"model {str(name)[:60]!r} is not known: {meant} Or give a config.json.")
 
 
-def _bare(name):
+def _bare(name: str) -> str:
     """The name without the words that a publisher puts behind it."""
     for affix in AFFIXES:
         name = name.removesuffix(affix)
     return name
 
 
-def configuration(name, length=None):
+def configuration(name: str, length: int | None = None) -> tuple[type[PreTrainedModel], Any]:
     """(transformers class, its configuration) of a known name, with positions for sequences of this length."""
     import transformers
 
@@ -112,13 +124,13 @@ def configuration(name, length=None):
     return model_class, with_positions(config, length)
 
 
-def of_config(values, length=None):
+def of_config(values: dict[str, Any], length: int | None = None) -> tuple[type[PreTrainedModel], Any]:
     """(transformers class, configuration) that a config.json means: of a model with images or sound the part with text."""
     config, _ = config_file.language_model(config_file.configuration(values))
     return config_file.class_of(config, Path("config.json")), with_positions(config, length)
 
 
-def with_positions(config, length):
+def with_positions(config: Any, length: int | None) -> Any:
     """The configuration, with room for sequences of this length: published rows stretch a model's table of positions."""
     for name in ("max_position_embeddings", "n_positions"):
         if length and getattr(config, name, None) and getattr(config, name) < length:
@@ -126,7 +138,7 @@ def with_positions(config, length):
     return config
 
 
-def from_sizes(sizes, length=None):
+def from_sizes(sizes: dict[str, Any], length: int | None = None) -> tuple[type[PreTrainedModel], Any]:
     """(transformers class, configuration) of a model given by its sizes, as a published row gives them."""
     missing = [name for name in NEEDED if not isinstance(sizes.get(name), int)]
     if missing:
@@ -143,7 +155,7 @@ def from_sizes(sizes, length=None):
     return model_class, with_positions(config, length)
 
 
-def _plain(sizes):
+def _plain(sizes: dict[str, Any]) -> bool:
     """Whether the feed-forward network has two matrices, not the three of SwiGLU."""
     described = f"{sizes.get('arch', '')} {sizes.get('name', '')}".lower()
     if any(word in described for word in GATED):
@@ -158,7 +170,7 @@ def _plain(sizes):
     return sizes["ffn"] == 4 * sizes["hidden"]
 
 
-def _common(sizes):
+def _common(sizes: dict[str, Any]) -> dict[str, Any]:
     return {
         "hidden_size": sizes["hidden"],
         "num_hidden_layers": sizes["layers"],
@@ -171,7 +183,7 @@ def _common(sizes):
     }
 
 
-def _llama(sizes):
+def _llama(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
     from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
     if sizes["hidden"] % sizes["heads"]:  # Llama's configuration refuses these
@@ -180,7 +192,7 @@ def _llama(sizes):
     return LlamaForCausalLM, LlamaConfig(intermediate_size=sizes["ffn"], attention_bias=bias, **_common(sizes))
 
 
-def _gpt(sizes):
+def _gpt(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
     """A GPT whose heads need not divide its width, and may share keys and values."""
     from transformers import (
         GPT2Config,
@@ -222,7 +234,7 @@ def _gpt(sizes):
     )
 
 
-def _mixture(sizes):
+def _mixture(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     if sizes.get("dense_layers") or sizes.get("shared_experts"):
@@ -236,7 +248,7 @@ def _mixture(sizes):
     )
 
 
-def _image_model(sizes):
+def _image_model(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
     """A ViT whose patches make as many tokens as the row says, one of them for the class."""
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -257,26 +269,26 @@ def _image_model(sizes):
 
 
 @lru_cache(maxsize=1)
-def _with_joined_projections():
+def _with_joined_projections() -> type[PreTrainedModel]:
     """The ViT of timm: one product makes queries, keys and values, so their input is read and cast once."""
     from torch import nn
     from transformers import ViTForImageClassification
 
     class Joined(nn.Linear):
-        def forward(self, hidden):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
             self.made = list(super().forward(hidden).chunk(3, dim=-1))
             return self.made.pop(0)
 
     class Part(nn.Module):
-        def __init__(self, joined):
+        def __init__(self, joined: Joined) -> None:
             super().__init__()
             self.joined = [joined]  # in a list, so that its parameters are not counted again
 
-        def forward(self, hidden):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
             return self.joined[0].made.pop(0)
 
     class JoinedViTForImageClassification(ViTForImageClassification):
-        def __init__(self, config):
+        def __init__(self, config: Any) -> None:
             super().__init__(config)
             for layer in self.vit.layers:
                 attention = layer.attention

@@ -6,18 +6,22 @@
 Changed are the constants of 16-bit products and of memory. All others (attention, launches, the CPU) stay those of published steps.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import Any
 
 from . import hardware
-from .bench import DTYPES, LARGEST_FILE, Rate
+from .bench import LARGEST_FILE, Rate
+from .bench_report import DTYPES
 from .kernels import Kernel
 from .roofline import Table, processor
 
 STEPS = 6  # launches and memory take a part of a product's time, so one step to its constant is not enough
 
 
-def read(path):
+def read(path: str | Path) -> dict[str, Any]:
     """What `--json` wrote, as `measure` returns it; ValueError in one line where it is something else."""
     try:
         if Path(path).stat().st_size > LARGEST_FILE:
@@ -37,11 +41,11 @@ def read(path):
     return found
 
 
-def own_constants(found, constants):
+def own_constants(found: dict[str, Any], constants: dict[str, float]) -> dict[str, float]:
     """The constants of the prediction, changed so that they give the measured rates of 16-bit products and of long copies."""
     gpu, rates, changed = processor(found["gpu"]), {rate.name: rate for rate in found["rates"]}, dict(constants)
 
-    def seconds(kernel):
+    def seconds(kernel: Kernel) -> float:
         table = Table()
         table.add({kernel: 1}, gpu)
         return float(table.seconds(changed)[0])
@@ -60,6 +64,6 @@ def own_constants(found, constants):
     return changed
 
 
-def link(found):
+def link(found: dict[str, Any]) -> float:
     """Bytes per second to another GPU, or 0 where there is none."""
     return next((rate.value * 1e9 for rate in found["rates"] if rate.name == "device to device"), 0.0)

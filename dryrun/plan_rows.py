@@ -1,9 +1,13 @@
 """The strategies of a plan: each a `Workload` on a `Setting`, from the simplest to the most involved."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .rows import Setting
-from .workload import Workload
+from .setting import Setting
+from .strategies import STRATEGIES
+from .workload import Traced, Workload
 
 # Plans of transformers have more: docs/training/model-parallelism.md counts them.
 SUMS = "splits each matrix by PyTorch's plan: every layer waits for four all-reduces of activations, six with checkpointing"
@@ -15,7 +19,7 @@ FOUR_BITS_HOST = 0.6  # bytes for each parameter: 4-bit weights with their scale
 
 
 @dataclass(frozen=True)
-class Strategy:
+class Row:
     name: str
     family: str  # of one strategy in several sizes, the best is an option
     reason: str
@@ -24,62 +28,39 @@ class Strategy:
     host_bytes: float = 0.0  # for each parameter, in the memory of the hosts
 
 
-def strategies(workload, here, shape, precision, rank):
-    """Every `Strategy`. workload: full fine-tuning in 16 bits; here: the GPUs and their links."""
+def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int) -> Iterator[Row]:
+    """Every `Row`. workload: full fine-tuning in 16 bits; here: the GPUs and their links; shape: the `Traced` of the workload."""
     mixed = precision == "mixed"
     here = replace(here, state="fp32" if mixed else "")
     # transformers multiplies experts in groups, which takes no autocast: a mixture is traced in 16 bits.
-    cast = mixed and not shape.experts
+    cast = mixed and shape.experts is None
     whole = replace(workload, weights="float32", autocast="bfloat16") if cast else workload
     apart = replace(here, state="") if cast else here
     lora = replace(workload, rank=rank, targets="all linear")
     qlora = replace(lora, four_bit=True)
-    adapters = replace(here, state="")
+    adapters = replace(here, state="fp32 adapters", reference=False)
     if here.gpus == 1:
         yield _named("one GPU", "nothing to send", whole, apart)
     else:
-        yield _named(
-            "DDP",
-            "every GPU holds everything; needs gradient_as_bucket_view=True, else a second set of gradients",
-            whole,
-            replace(apart, strategy="ddp", views=True),
-        )
+        yield _plain("ddp", whole, replace(apart, views=True))
         yield from _full(workload, here, shape)
     yield from _offloaded(workload, qlora, here, FP32_STATE if mixed else BF16_STATE)
     yield from _adapters(lora, "LoRA", "16-bit weights", adapters)
     yield from _adapters(qlora, "QLoRA", "4-bit weights", adapters)
 
 
-def _full(workload, here, shape):
-    yield _named(
-        "ZeRO-1", "16-bit weights and gradients whole, fp32 state sharded", workload, replace(here, strategy="zero1")
-    )
-    yield _named(
-        "ZeRO-2",
-        "16-bit weights whole, all else sharded; reduces gradients after every micro-batch",
-        workload,
-        replace(here, strategy="zero2"),
-    )
-    yield _named(
-        "FSDP2",
-        "everything sharded; gathers each layer twice in every micro-batch",
-        workload,
-        replace(here, strategy="fsdp2"),
-    )
+def _full(workload: Workload, here: Setting, shape: Traced) -> Iterator[Row]:
+    for name in ("zero1", "zero2", "fsdp2"):
+        yield _plain(name, workload, here)
     if here.nodes > 1 and here.gpus_per_node > 1:
-        yield _named(
-            "HSDP",
-            "sharded inside a node, repeated across nodes: only gradients cross, once a step",
-            workload,
-            replace(here, strategy="hsdp"),
-        )
+        yield _plain("hsdp", workload, here)
     yield from _split(workload, here, shape)
 
 
-def _split(workload, here, shape):
+def _split(workload: Workload, here: Setting, shape: Traced) -> Iterator[Row]:
     """Strategies in which several GPUs work on one sequence."""
     inside = [size for size in _divisors(here.gpus_per_node) if 1 < size <= LARGEST_SPLIT]
-    tensors = [size for size in inside if shape.heads % size == 0]
+    tensors = [size for size in inside if shape.split_heads % size == 0]
     stages = [size for size in _divisors(here.gpus) if size > 1 and shape.layers % size == 0]
     for size in tensors:
         yield from _shared(workload, here, "TP", SUMS, tensor=size)
@@ -96,12 +77,21 @@ def _split(workload, here, shape):
         if workload.length % size == 0:
             reason = "splits each sequence; attention gathers keys and values"
             yield from _shared(workload, here, "CP", reason, sequence=size)
-        if shape.experts and shape.experts % size == 0:
+        if shape.experts and shape.experts.number % size == 0:
             reason = "spreads the experts; each token travels to its experts and back"
             yield from _shared(workload, here, "EP", reason, experts=size)
 
 
-def _shared(workload, here, family, reason, tensor=1, pipeline=1, sequence=1, experts=1):
+def _shared(
+    workload: Workload,
+    here: Setting,
+    family: str,
+    reason: str,
+    tensor: int = 1,
+    pipeline: int = 1,
+    sequence: int = 1,
+    experts: int = 1,
+) -> Iterator[Row]:
     """A group of GPUs takes the sequences of all of them: one after the other, or (not in a pipeline) all at once."""
     rest = here.gpus // (tensor * pipeline)
     strategy = "" if rest == 1 else "ddp" if pipeline > 1 else "fsdp2"
@@ -123,23 +113,22 @@ def _shared(workload, here, family, reason, tensor=1, pipeline=1, sequence=1, ex
         accumulation=here.accumulation * sharers,
         views=strategy == "ddp",
     )
-    yield Strategy(" x ".join(parts), family, reason, workload, setting)
+    yield Row(" x ".join(parts), family, reason, workload, setting)
     if sharers > 1 and pipeline == 1:
         together = replace(setting, accumulation=here.accumulation)
-        yield Strategy(" x ".join(parts), family, reason, replace(workload, batch=workload.batch * sharers), together)
+        yield Row(" x ".join(parts), family, reason, replace(workload, batch=workload.batch * sharers), together)
 
 
-def _offloaded(workload, qlora, here, state):
+def _offloaded(workload: Workload, qlora: Workload, here: Setting, state: float) -> Iterator[Row]:
     there = replace(here, strategy="fsdp2", offload=True)
     where = "weights, gradients and optimizer state wait in host memory"
     yield _named("FSDP2 + offload", where, workload, there, state)
     yield _named("ZeRO-3 + offload", f"{where}, with DeepSpeed's buffers", workload, there, DEEPSPEED_HOST)
-    yield _named(
-        "QLoRA x FSDP2 + offload", "4-bit weights wait in host memory", qlora, replace(there, state=""), FOUR_BITS_HOST
-    )
+    adapters = replace(there, state="fp32 adapters", reference=False)
+    yield _named("QLoRA x FSDP2 + offload", "4-bit weights wait in host memory", qlora, adapters, FOUR_BITS_HOST)
 
 
-def _adapters(workload, method, stored, here):
+def _adapters(workload: Workload, method: str, stored: str, here: Setting) -> Iterator[Row]:
     if here.gpus == 1:
         yield _named(method, f"{stored} frozen, adapters trained", workload, here)
         return
@@ -152,9 +141,14 @@ def _adapters(workload, method, stored, here):
         yield _named(f"{method} x HSDP", hybrid, workload, replace(here, strategy="hsdp"))
 
 
-def _named(name, reason, workload, setting, host_bytes=0.0):
-    return Strategy(name, name, reason, workload, setting, host_bytes)
+def _plain(name: str, workload: Workload, here: Setting) -> Row:
+    chosen = STRATEGIES[name]
+    return _named(chosen.label, chosen.does, workload, replace(here, strategy=name))
 
 
-def _divisors(number):
+def _named(name: str, reason: str, workload: Workload, setting: Setting, host_bytes: float = 0.0) -> Row:
+    return Row(name, name, reason, workload, setting, host_bytes)
+
+
+def _divisors(number: int) -> list[int]:
     return [size for size in range(1, number + 1) if number % size == 0]

@@ -11,17 +11,20 @@ a model takes seconds, and is kept in the user's cache folder. 1 GiB = 2**30 byt
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from . import answer, device_memory, models, timing
 from .answer import GiB, usable
-from .communication import STAGED, experts_of
-from .hardware import GPUS, LINKS, bytes_per_second
+from .communication import STAGED
+from .hardware import GPUS, LINKS, accelerator, bytes_per_second
 from .job import Cluster, Job
-from .plan_rows import SAME, strategies
+from .plan_rows import Row, rows
+from .ranking import judged, ranked
 from .roofline import processor
-from .rows import Setting
-from .workload import Workload, config_of, traced
+from .setting import Setting
+from .traces import traced
+from .workload import Workload
 
 __all__ = ["GPUS", "LINKS", "STAGED", "Option", "of_job", "plan", "seconds"]
 
@@ -37,42 +40,42 @@ class Option:
     workload: Workload
     setting: Setting
     needed: device_memory.Needed
-    prediction: timing.Prediction  # without low and high where nobody published such a step
+    prediction: timing.Prediction
     host: float = 0.0  # bytes that wait in the memory of each host
     host_memory: float | None = None  # bytes of each host, where known
     verdict: str = ""  # why it is first, or loses
 
     @property
-    def trains(self):
+    def trains(self) -> str:
         return "adapters" if self.workload.rank else "all"
 
     @property
-    def size(self):
+    def size(self) -> float:
         """Bytes of the GPU's memory."""
         return usable(self.setting.gpu)
 
     @property
-    def fits_gpu(self):
+    def fits_gpu(self) -> bool:
         return self.needed.fits(self.size)
 
     @property
-    def fits_host(self):
+    def fits_host(self) -> bool:
         return not self.host or (self.host_memory or 0) >= self.host
 
     @property
-    def fits(self):
+    def fits(self) -> bool:
         return self.fits_gpu and self.fits_host
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         return self.prediction.seconds
 
     @property
-    def judged(self):
+    def judged(self) -> bool:
         """Whether published steps say how far the seconds may be off."""
-        return self.prediction.low is not None
+        return self.prediction.judged
 
-    def __str__(self):
+    def __str__(self) -> str:
         low, high = self.prediction.low, self.prediction.high
         time = f"{self.seconds:.3g} s ({f'{low:.3g} to {high:.3g}' if self.judged else 'unjudged'})"
         held = f"{self.needed.expected / GiB:,.0f} to {self.needed.high / GiB:,.0f} GiB of {self.size / GiB:g}"
@@ -80,26 +83,26 @@ class Option:
 
 
 def plan(
-    model,
-    gpu,
-    gpus,
+    model: str,
+    gpu: str,
+    gpus: int,
     *,
-    length=4096,
-    batch=1,
-    accumulation=1,
-    nodes=1,
-    link=None,
-    network=None,
-    adapters=1,
-    precision="mixed",
-    checkpointing=True,
-    compiled=False,
-    fused_loss=False,
-    rank=16,
-    whole_gradients=False,
-    host_memory=None,
-    only=None,
-):
+    length: int = 4096,
+    batch: int = 1,
+    accumulation: int = 1,
+    nodes: int = 1,
+    link: float | str | None = None,
+    network: float | str | None = None,
+    adapters: int = 1,
+    precision: str = "mixed",
+    checkpointing: bool | int = True,
+    compiled: bool = False,
+    fused_loss: bool = False,
+    rank: int = 16,
+    whole_gradients: bool = False,
+    host_memory: float | None = None,
+    only: str | None = None,
+) -> list[Option]:
     """Every strategy as an `Option`: what fits first, full fine-tuning before adapters, then the fastest.
 
     model: a name of `models`, or the text of a config.json. gpu: a name of `hardware`. gpus: of all `nodes` together.
@@ -114,14 +117,14 @@ def plan(
     no strategy with offload fits. only: the name of one strategy, where the others do not matter.
     """
     _check(gpus, nodes, adapters, batch, accumulation, network)
-    gpu = processor(gpu)  # ValueError with the nearest name
+    processor(gpu)  # ValueError with the nearest name
     if not model.startswith("{"):
         model = models.known(model)
     full = Workload(model, batch, length, checkpointing=int(checkpointing), compiled=compiled,
                     fused_loss=fused_loss)  # fmt: skip
-    cluster = Cluster(gpu.name, gpus, gpus // nodes, link, network if nodes > 1 else None, adapters if nodes > 1 else 1)
+    cluster = Cluster(accelerator(gpu), gpus, gpus // nodes, link, network if nodes > 1 else None, adapters if nodes > 1 else 1)
     here = Setting(
-        gpu=gpu.name,
+        gpu=cluster.gpu,
         gpus=gpus,
         gpus_per_node=gpus // nodes,
         accumulation=accumulation,
@@ -133,20 +136,35 @@ def plan(
 
 def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     """Every strategy for a job on a cluster, as `plan` ranks them. A job of LoRA or QLoRA has those alone."""
+    if job.objective == "grpo":
+        raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
     full = replace(job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
     here = replace(answer.setting_of(job, cluster), strategy="")
     return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method)
 
 
-def _options(full, here, precision, rank, host_memory, only, method="full"):
+def _options(
+    full: Workload,
+    here: Setting,
+    precision: str,
+    rank: int,
+    host_memory: float | None,
+    only: str | None,
+    method: str = "full",
+) -> list[Option]:
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
-    shape = _shape(full)
     host = host_memory * 1e9 if host_memory else None
     with _tracing(full):
-        traced(full)
-    families = {}
-    for found in strategies(full, here, shape, precision, rank):
+        from .step_trace import config_of  # the model's own code
+
+        name = config_of(full.model, full.length)[0].__name__
+    if not name.endswith(("ForCausalLM", "LMHeadModel")):
+        raise ValueError(f"model {full.model[:40]!r}: {name} is no language model: plan() takes those")
+    with _tracing(full):
+        what = traced(full)
+    families: dict[str, list[Option]] = {}
+    for found in rows(full, here, what, precision, rank):
         if only not in (None, found.name) or method not in ("full", _method(found.workload)):
             continue
         with contextlib.suppress(ValueError):  # adapters name layers that this model does not have: no row
@@ -156,15 +174,15 @@ def _options(full, here, precision, rank, host_memory, only, method="full"):
         raise ValueError(
             f"only={only!r}: there is no such strategy for this model and these GPUs: leave it out to see them all"
         )
-    return _judged(_ranked([_best(options) for options in families.values()]))
+    return judged(ranked([_best(options) for options in families.values()]))
 
 
-def _method(workload):
+def _method(workload: Workload) -> str:
     return "qlora" if workload.four_bit else "lora" if workload.rank else "full"
 
 
 @contextlib.contextmanager
-def _tracing(workload):
+def _tracing(workload: Workload) -> Iterator[None]:
     """Names the model in whatever its own code raises on sizes that make no sense."""
     try:
         yield
@@ -173,12 +191,12 @@ def _tracing(workload):
         raise ValueError(f"model {workload.model[:40]!r}: its step cannot be traced: {said}") from error
 
 
-def seconds(size, link, adapters=1):
+def seconds(size: float, link: str, adapters: int = 1) -> float:
     """Seconds that `size` bytes take over a link of `LINKS` at its peak."""
     return size / bytes_per_second(link, adapters)
 
 
-def _option(found, host_memory):
+def _option(found: Row, host_memory: float | None) -> Option:
     what = traced(found.workload)
     return Option(
         found.name,
@@ -186,21 +204,13 @@ def _option(found, host_memory):
         found.workload,
         found.setting,
         device_memory.needed(what, found.workload, found.setting, timing.fitted()["memory"]),
-        _predicted(what, found.workload, found.setting),
+        timing.prediction(what, found.workload, found.setting),
         found.host_bytes * what.parameters / found.setting.nodes,
         host_memory,
     )
 
 
-def _predicted(what, workload, setting):
-    """The prediction. Errors of other steps say nothing of one that no published row has, so it has no low and high:
-    sequences or experts that several GPUs share, and offload. `rows.run_of` refuses such rows."""
-    found = timing.prediction(what, workload, setting)
-    published = setting.sequence == setting.experts == 1 and not setting.offload
-    return found if published else replace(found, low=None, high=None)
-
-
-def _best(options):
+def _best(options: list[Option]) -> Option:
     """Of one strategy in several sizes."""
     fitting = [option for option in options if option.fits]
     if fitting:
@@ -208,98 +218,7 @@ def _best(options):
     return min(options, key=lambda option: option.needed.high)
 
 
-def _ranked(options):
-    """What fits first; of strategies that are about as fast, the one that is named first in `plan_rows` is simpler."""
-    groups, found = {}, []
-    for option in options:
-        key = not option.fits, option.setting.offload, option.trains == "adapters"
-        groups.setdefault(key, []).append(option)
-    for (misfits, *_), members in sorted(groups.items()):
-        if misfits:
-            found += sorted(members, key=lambda option: option.needed.high)
-            continue
-        while members:
-            fastest = min(option.seconds for option in members)
-            simplest = next(option for option in members if option.seconds <= SAME * fastest)
-            members.remove(simplest)
-            found.append(simplest)
-    return found
-
-
-def _judged(options):
-    """The options, each with its verdict."""
-    first = options[0]
-    return [replace(option, verdict=_verdict(option, first)) for option in options]
-
-
-def _verdict(option, first):
-    if not option.fits_gpu:
-        said = "may fit" if option.needed.expected <= option.size else "does not fit"
-        return (
-            f"{said}: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
-        )
-    if not option.fits_host:
-        known = f"which has {option.host_memory / 1e9:,.0f}" if option.host_memory else "so give host_memory"
-        return f"needs {option.host / 1e9:,.0f} GB of each host's memory, {known}"
-    if option is first:
-        return f"fits, and nothing that fits is clearly faster; bound by {option.prediction.bound}"
-    if option.trains != first.trains:
-        own, other = ("adapters alone", "all weights")[:: 1 if option.trains == "adapters" else -1]
-        return f"trains {own}, and {first.strategy} {other}"
-    slower = option.seconds / first.seconds
-    if option.setting.offload:
-        return f"{slower:.1f}x slower at least: all weights pass the slot of each GPU, and AdamW on the host is not counted"
-    if slower <= SAME:
-        return f"about as fast, and harder to set up than {first.strategy}"
-    return f"{slower:.2f}x slower: {_cause(option, first)}"
-
-
-NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
-CAUSES = {
-    "communication": "waits longer for what GPUs send",
-    "bandwidth": "moves more memory",
-    "mathematics": "computes more, or in smaller products",
-    "launches": "launches more and smaller kernels",
-}
-
-
-def _largest(categories):
-    name = max(categories, key=categories.get)
-    return NAMES.get(name, name)
-
-
-def _cause(option, first):
-    """What takes more of its time than of the first option's."""
-    mine, other = option.prediction.parts, first.prediction.parts
-    part = max(mine, key=lambda name: mine[name] - other[name])
-    if part == "communication" and option.setting.pipeline > 1:
-        return "its stages wait for each other"
-    return CAUSES[part]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What can be split of a model."""
-
-    layers: int
-    heads: int  # of keys and values, which are the fewest
-    experts: int  # 0 where there are none
-
-
-def _shape(workload):
-    """The `Shape` of a model; ValueError where its step cannot be planned."""
-    with _tracing(workload):
-        model_class, config = config_of(workload)
-    if not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
-        raise ValueError(
-            f"model {workload.model[:40]!r}: {model_class.__name__} is no language model: plan() takes those"
-        )
-    mixture = experts_of(workload)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    return Shape(config.num_hidden_layers, heads, mixture.number if mixture else 0)
-
-
-def _check(gpus, nodes, adapters, batch, accumulation, network):
+def _check(gpus: int, nodes: int, adapters: int, batch: int, accumulation: int, network: float | str | None) -> None:
     for name, value in (("gpus", gpus), ("nodes", nodes), ("adapters", adapters), ("batch", batch),
                         ("accumulation", accumulation)):  # fmt: skip
         if value != int(value) or value < 1:

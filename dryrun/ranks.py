@@ -9,10 +9,14 @@ What is *not* in these figures: the allocator's rounding, workspaces and buffers
 traced. Rank 0 represents all ranks: no other rank has a larger shard.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,7 +25,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore  # private: it
 from . import depth, tracing
 from .collectives import Collective, RankTracker
 from .gpu_operators import GpuOperators
-from .strategies import (
+from .rank_setup import (
     SHARDED,
     SPLIT,
     STRATEGIES,
@@ -42,46 +46,46 @@ class RankTrace(Trace):
 
     strategy: str = ""
     ranks: int = 1
-    collectives: list = field(default_factory=list)
-    held: dict = field(default_factory=dict)  # {category: bytes} after backward, before the optimizer's step
+    collectives: list[Collective] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)  # {category: bytes} after backward, before the optimizer's step
 
-    def pick(self, kind=None, dimension=None):
+    def pick(self, kind: str | None = None, dimension: str | None = None) -> list[Collective]:
         return [c for c in self.collectives if kind in (None, c.kind) and dimension in (None, c.dimension)]
 
-    def payload(self, kind=None, dimension=None):
+    def payload(self, kind: str | None = None, dimension: str | None = None) -> int:
         return sum(c.payload for c in self.pick(kind, dimension))
 
-    def count(self, kind=None, dimension=None):
+    def count(self, kind: str | None = None, dimension: str | None = None) -> int:
         return sum(c.count for c in self.pick(kind, dimension))
 
-    def sent(self, kind=None, dimension=None):
+    def sent(self, kind: str | None = None, dimension: str | None = None) -> float:
         """Bytes that the rank sends in one step, by rings."""
         return sum(c.sent for c in self.pick(kind, dimension) if c.kind != "receive")
 
 
 def rank_step(
-    model_class,
-    config,
-    strategy,
-    ranks,
-    batch_size,
-    sequence_length,
+    model_class: type[Any],
+    config: Any,
+    strategy: str,
+    ranks: int,
+    batch_size: int,
+    sequence_length: int,
     *,
-    shard=None,
-    tensor=None,
-    sequence_parallel=False,
-    micro_batches=None,
-    dtype=torch.float32,
-    compute=torch.bfloat16,
-    reduce=torch.float32,
-    activation_checkpointing=False,
-    optimizer="adamw",
-    accumulation=1,
-    bucket_view=False,
-    whole_gradients=False,
-    embedding_apart=False,
-    attention="auto",
-):
+    shard: int | None = None,
+    tensor: int | None = None,
+    sequence_parallel: bool = False,
+    micro_batches: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    compute: torch.dtype | None = torch.bfloat16,
+    reduce: torch.dtype = torch.float32,
+    activation_checkpointing: bool | int = False,
+    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw",
+    accumulation: int = 1,
+    bucket_view: bool = False,
+    whole_gradients: bool = False,
+    embedding_apart: bool = False,
+    attention: str = "auto",
+) -> RankTrace:
     """Traces one training step of rank 0 of `ranks`. Returns a `RankTrace`.
 
     strategy: a name in `STRATEGIES`. model_class, config, activation_checkpointing, optimizer, accumulation, attention:
@@ -126,8 +130,8 @@ def rank_step(
                 run_micro_batches(model, batch, accumulation, autocast, buckets, tracker, result, whole_gradients)
             result.held = tracker.snapshot()
             tracker.part()
-            optimizer.step()
-            optimizer.zero_grad()
+            optimizer.step()  # type: ignore[union-attr]
+            optimizer.zero_grad()  # type: ignore[union-attr]
             tracker.part()
     result.take(tracker)
     result.collectives = list(tracker.collectives.values())
@@ -135,7 +139,15 @@ def rank_step(
     return result
 
 
-def many_layers(model_class, config, strategy, ranks, *arguments, layers=(4, 6, 8), **options):
+def many_layers(
+    model_class: type[Any],
+    config: Any,
+    strategy: str,
+    ranks: int,
+    *arguments: Any,
+    layers: Sequence[int] = (4, 6, 8),
+    **options: Any,
+) -> RankTrace:
     """The `RankTrace` of a deep model from those of shallow ones (`depth.line_of`). Takes seconds for any depth."""
     steps = [
         rank_step(model_class, depth.with_layers(config, number), strategy, ranks, *arguments, **options)
@@ -153,7 +165,7 @@ def many_layers(model_class, config, strategy, ranks, *arguments, layers=(4, 6, 
 
 
 @contextlib.contextmanager
-def _fake_ranks(ranks):
+def _fake_ranks(ranks: int) -> Iterator[None]:
     """A process group in which this process is rank 0 and no other rank exists."""
     if dist.is_initialized():
         raise RuntimeError("a process group exists already: call dist.destroy_process_group() before you trace")
@@ -167,7 +179,16 @@ def _fake_ranks(ranks):
         dist.destroy_process_group()
 
 
-def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel, whole_gradients):
+def _check(
+    config: Any,
+    strategy: str,
+    ranks: int,
+    shard: int | None,
+    tensor: int | None,
+    length: int,
+    sequence_parallel: bool,
+    whole_gradients: bool,
+) -> None:
     if strategy in ("zero1", "zero2"):
         raise ValueError(f"strategy={strategy!r} is DeepSpeed's own code, which is not traced: see dryrun.planner")
     if strategy not in STRATEGIES:
@@ -182,10 +203,10 @@ def _check(config, strategy, ranks, shard, tensor, length, sequence_parallel, wh
     if strategy == "pp" and config.num_hidden_layers % ranks:
         raise ValueError(f"ranks={ranks}: {config.num_hidden_layers} layers do not divide into {ranks} stages")
     if strategy in SPLIT:
-        _check_split(config, ranks if strategy == "tp" else tensor, length, sequence_parallel)
+        _check_split(config, ranks if strategy == "tp" else tensor, length, sequence_parallel)  # type: ignore[arg-type]
 
 
-def _check_split(config, ranks, length, sequence_parallel):
+def _check_split(config: Any, ranks: int, length: int, sequence_parallel: bool) -> None:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     if heads % ranks:
         raise ValueError(f"{ranks} ranks cannot split {heads} key and value heads: take a divisor of {heads}")

@@ -1,24 +1,38 @@
-"""Answers as text and as JSON: one function for each of them, and what they have in common."""
+"""Answers in words, line by line. `as_json` has the same for programs."""
 
-import json
-from dataclasses import asdict
+from __future__ import annotations
 
-from . import communication, models
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from . import communication, launch, models, timing
 from .answer import GiB, usable
-from .hardware import accelerator
 from .inference import NO
-from .roofline import processor
-from .rows import BEFORE_AMPERE
+from .optimizers import optimizer
+from .roofline import BEFORE_AMPERE, processor
+from .strategies import strategy
+
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .inference import Served
+    from .job import Cluster, Job
+    from .memory_trace import Trace
+    from .planner import Option
+    from .setting import Setting
 
 NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
 
 
-def step(now, found, bill=()):
+def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] = ()) -> Iterator[str]:
     """Whether a training step fits, how fast it is and what would help, line by line."""
-    gpu, size = accelerator(now.setting.gpu), usable(now.setting.gpu)
+    gpu, size = now.setting.gpu, usable(now.setting.gpu)
     count = f"{now.setting.gpus} x " if now.setting.gpus > 1 else ""
-    yield f"{title(now.workload)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
-    yield f"{now.workload.batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
+    yield f"{models.title(now.workload.model)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
+    pairs = now.workload.references and not now.setting.answers
+    batch = f"{now.workload.batch // 2} x 2" if pairs else now.workload.batch
+    yield f"{batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
     yield from said_of_model(now.workload.model)
     if "bfloat16" in (now.workload.weights, now.workload.autocast) and processor(now.setting.gpu).architecture in BEFORE_AMPERE:
         yield f"{gpu.label} has no bf16: counted as fp16, which takes as long and needs a loss scaler"
@@ -34,6 +48,14 @@ def step(now, found, bill=()):
     yield ""
     yield from _links(now.setting)
     yield from _speed(now.prediction)
+    if now.setting.answers:
+        yield f"{'of it writing answers':24}{now.prediction.parts['writing answers']:10.3g}   by vLLM on the same GPU, {now.setting.answers:,} tokens each"
+    if now.workload.references:
+        yield "Nobody published such a step that could judge it: its parts are judged apart, as training and as generation."
+    if (chosen := strategy(now.setting.strategy)) and not chosen.published:
+        yield f"Nobody published a step under {chosen.label} that could judge this: the band is that of DDP and FSDP2."
+    if optimizer(now.setting.optimizer).orthogonalizes:
+        yield "Nobody published a step with Muon that could judge this: its products are counted, not measured."
     if found:
         yield ""
         yield "What would help" if now.fits else "What would help, first what makes it fit"
@@ -45,7 +67,7 @@ def step(now, found, bill=()):
     yield "Predicted, not measured: dryrun validate prints the errors on published measurements."
 
 
-def _links(setting):
+def _links(setting: Setting) -> Iterator[str]:
     """What is assumed of the links, where a step uses them."""
     if setting.gpus == 1:
         return
@@ -55,7 +77,7 @@ def _links(setting):
         yield f"{'network of each GPU':24}{network / 1e9:10,.1f}   GB/s, as published clusters have it"
 
 
-def _speed(found):
+def _speed(found: timing.Prediction) -> Iterator[str]:
     if not found.sure:
         yield "Launch-bound: the GPU waits for the CPU to launch small kernels. Seconds depend on the host's CPU."
         yield f"{'seconds of a step':24}{found.seconds:10.3g}   {found.low:.3g} to {found.high:.3g}, if its CPU is like those of published rows"
@@ -67,7 +89,7 @@ def _speed(found):
     yield f"{'bound by':24}{found.bound:>10}"
 
 
-def _change(now, what, option, then):
+def _change(now: Answer, what: str, option: str, then: Answer) -> str:
     faster = then.prediction.tokens_per_second / now.prediction.tokens_per_second
     saved = (now.needed.expected - then.needed.expected) / GiB
     speed = f"{faster:.2f}x as fast" if faster >= 1 else f"{1 / faster:.2f}x slower"
@@ -75,7 +97,7 @@ def _change(now, what, option, then):
     return f"  {what:26} {speed}, {memory}, {'fits' if then.fits else 'does not fit'}   ({option})"
 
 
-def said_of_model(model):
+def said_of_model(model: str) -> Iterator[str]:
     """What a reader must know of how a model was taken: parts that are left out, the format of the published weights."""
     if left_out := models.left_out(model):
         yield f"the part that reads and writes text, without {left_out}"
@@ -83,43 +105,7 @@ def said_of_model(model):
         yield f"its weights are published in {stored}: here they count in the precision that you name"
 
 
-def title(workload):
-    if not workload.model.startswith("{"):
-        return workload.model
-    return json.loads(workload.model).get("model_type", "model")
-
-
-def step_json(now, found):
-    """The same, for programs."""
-    return {
-        "gpu": processor(now.setting.gpu).name,
-        "gpus": now.setting.gpus,
-        "model": title(now.workload),
-        "left_out": models.left_out(now.workload.model),
-        "stored_in": models.stored_in(now.workload.model),
-        "parameters": now.traced.parameters,
-        "trained": now.traced.trainable,
-        "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},
-        "expected_gib": now.needed.expected / GiB,
-        "high_gib": now.needed.high / GiB,
-        "gpu_gib": usable(now.setting.gpu) / GiB,
-        "fits": now.fits,
-        "verdict": now.verdict,
-        **asdict(now.prediction),
-        "changes": [
-            {
-                "change": what,
-                "option": option,
-                "fits": then.fits,
-                "tokens_per_second": then.prediction.tokens_per_second,
-                "expected_gib": then.needed.expected / GiB,
-            }
-            for what, option, then in found
-        ],
-    }
-
-
-def traced_step(found, job):
+def traced_step(found: Trace, job: Job) -> Iterator[str]:
     """Memory and FLOPs of a training step of one device, line by line. No GPU is named, so there are no seconds."""
     checkpointing = "with" if job.checkpointing else "without"
     yield f"{job.model.model_class.__name__}, {found.parameters / 1e9:,.3g} billion parameters"
@@ -139,27 +125,14 @@ def traced_step(found, job):
     yield "A GPU needs more memory: the CUDA context, workspaces of libraries and the allocator's rounding come on top."
 
 
-def traced_json(found, job):
-    return {
-        "model": job.model.name,
-        "class": job.model.model_class.__name__,
-        "left_out": job.model.left_out,
-        "stored_in": job.model.stored_in,
-        "parameters": found.parameters,
-        "memory_gib": {name: size / GiB for name, size in found.peak_by_category.items()},
-        "tensors_gib": found.peak_gib,
-        "flops": found.flops,
-    }
-
-
-def largest(batch):
+def largest(batch: int | None) -> Iterator[str]:
     """The largest batch that fits, where it was asked for."""
     if batch is not None:
         yield ""
         yield f"{'largest batch that fits':24}{batch:10,}   sequences of a micro-batch" if batch else "not even one sequence fits for sure"
 
 
-def bill(now, tokens, price):
+def bill(now: Answer, tokens: float, price: float | None) -> Iterator[str]:
     """Hours and cost of so many tokens at the predicted rate, line by line. price: for one GPU and hour, in any currency."""
     hours, low, high = (tokens / now.prediction.tokens_per_second * seconds / now.prediction.seconds / 3600
                         for seconds in (now.prediction.seconds, now.prediction.low, now.prediction.high))  # fmt: skip
@@ -172,10 +145,21 @@ def bill(now, tokens, price):
         yield f"{'at your price':24}{hours * each:10,.4g}   {low * each:,.4g} to {high * each:,.4g}"
 
 
-def options(found, job, cluster):
+def errors() -> Iterator[str]:
+    """The errors of predictions on published rows whose source the constants had not seen, by class: what low and high come from."""
+    yield f"{'':34}{'rows':>6}{'sources':>9}{'median':>9}{'p90':>8}"
+    for klass, by_source in timing.fitted()["errors"].items():
+        off = sorted(100 * abs(math.exp(error) - 1) for found in by_source.values() for error in found)
+        tail = off[min(len(off) - 1, math.ceil(0.9 * len(off)) - 1)]
+        yield f"{klass:34}{len(off):6}{len(by_source):9}{statistics.median(off):8.1f}%{tail:7.1f}%"
+    yield ""
+    yield "In percent of the published seconds. The rows are in the repository: there dryrun validate judges each anew."
+
+
+def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
     """Every strategy of a plan, the best first, line by line."""
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
-    yield f"{job.model.name}, {job.batch} x {job.length:,} tokens on each of {count}{cluster.gpu.label}, {job.precision}, {job.optimizer}"
+    yield f"{models.title(job.model.text)}, {job.batch} x {job.length:,} tokens on each of {count}{cluster.gpu.label}, {job.precision}, {job.optimizer}"
     yield f"{'with' if job.checkpointing else 'without'} checkpointing, micro-batches of a step: {job.accumulation}"
     yield from said_of_model(job.model.text)
     if found:
@@ -185,38 +169,22 @@ def options(found, job, cluster):
     for option in found:
         low, high = option.prediction.low, option.prediction.high
         band = f"{low:.3g} to {high:.3g}" if option.judged else "nobody published such a step"
+        band = "at least: AdamW on the host is not counted" if option.setting.offload else band
         held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.4g}"
         yield f"{option.strategy:26}{held:22}{option.seconds:.3g} ({band})"
         yield f"    {option.verdict}"
     yield ""
+    yield f"{found[0].strategy}: {launch.command(found[0])}"
+    if launch.file_of(found[0]):
+        yield "    --launch accelerate.yaml writes that file"
     yield "Predicted, not measured: dryrun validate --plan compares such plans with published ones."
 
 
-def options_json(found):
-    return [
-        {
-            "strategy": option.strategy,
-            "fits": option.fits,
-            "expected_gib": option.needed.expected / GiB,
-            "high_gib": option.needed.high / GiB,
-            "gpu_gib": option.size / GiB,
-            "host_gb": option.host / 1e9,
-            "seconds": option.seconds,
-            "low": option.prediction.low,
-            "high": option.prediction.high,
-            "tokens_per_second": option.prediction.tokens_per_second,
-            "bound": option.prediction.bound,
-            "verdict": option.verdict,
-        }
-        for option in found
-    ]
-
-
-def served(found):
+def served(found: Served) -> Iterator[str]:
     """Whether a generation fits, for how many users, and how fast it is, line by line."""
     asked, cluster = found.generation, found.cluster
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
-    yield f"{asked.model.name}, {found.traced.parameters / 1e9:,.3g} billion parameters, weights in {asked.weights}, KV cache in 16 bits"
+    yield f"{models.title(asked.model.text)}, {found.traced.parameters / 1e9:,.3g} billion parameters, weights in {asked.weights}, KV cache in 16 bits"
     yield f"{asked.batch} x {asked.prompt:,} tokens of prompt, {asked.new:,} new, on {count}{cluster.gpu.label}"
     yield from said_of_model(asked.model.text)
     yield ""
@@ -247,35 +215,3 @@ def served(found):
     yield ""
     yield f"In vLLM: {found.server()}"
     yield "Predicted, not measured: dryrun validate prints the errors on published measurements."
-
-
-def served_json(found):
-    asked, speeds = found.generation, None
-    if found.predicted:
-        first, each = found.prefill, found.decode
-        speeds = {
-            "seconds_to_first_token": first.seconds,
-            "first_low": first.low if found.prefill_judged else None,
-            "first_high": first.high if found.prefill_judged else None,
-            "tokens_per_second": asked.batch / each.seconds,
-            "low": asked.batch / each.high,
-            "high": asked.batch / each.low,
-            "bound": each.bound,
-        }
-    return {
-        "model": asked.model.name,
-        "left_out": asked.model.left_out,
-        "stored_in": asked.model.stored_in,
-        "parameters": found.traced.parameters,
-        "gpu": found.cluster.gpu.key,
-        "gpus": found.gpus,
-        "weights": asked.weights,
-        "weights_gib": found.weights / GiB,
-        "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
-        "gpu_gib": found.cluster.memory / GiB,
-        "verdict": found.verdict,
-        "fits": found.fits,
-        "users": found.users,
-        "longest": found.longest,
-        "speed": speeds,
-    }

@@ -8,13 +8,20 @@ constants say how much of a peak real kernels reach: `fit` takes them from publi
 A list of steps becomes one table of numbers, so that `fit` can try thousands of constants in seconds.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from . import hardware
+
+if TYPE_CHECKING:
+    from .kernels import Kernel
 
 # Columns of efficiency: which constant says how much of the peak a kernel reaches.
 (PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, FORWARD_TRITON,
@@ -44,6 +51,7 @@ CACHES = {
     "blackwell": 126,
 }
 UNITS = {"hopper": 132, "blackwell": 148}
+BEFORE_AMPERE = ("pascal", "volta", "turing")  # without bf16
 RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
 MEMORY_ALONE = "The memory of a step is traced without a GPU: give the model's config.json, and leave --gpu out"
 POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
@@ -68,10 +76,14 @@ class Processor:
     memory_type: int  # HBM, GDDR or GDDR_LARGE_CACHE, which reach different shares of their peaks
 
 
+def processor(gpu: str | hardware.Accelerator) -> Processor:
+    """The GPU, or the one that somebody calls so; ValueError with the nearest names if there is none."""
+    return _processor(hardware.accelerator(gpu).key)
+
+
 @lru_cache(maxsize=256)
-def processor(name):
-    """The GPU that somebody calls `name`; ValueError with the nearest names if there is none."""
-    row = hardware.accelerator(name)
+def _processor(key: str) -> Processor:
+    row = hardware.ACCELERATORS[key]
     needed = {"peak in 16 bits": row.half, "peak in fp32": row.get("fp32"), "bandwidth": row.get("bandwidth")}
     missing = [what for what, value in needed.items() if not value]
     if missing:
@@ -90,10 +102,10 @@ def processor(name):
     )
     return Processor(
         row.key,
-        (row.half if row.family != "pascal" else row.get("fp32")) * 1e12,  # its fp16 sums in fp32 run at the fp32 rate
-        (row.get("tf32") or row.half / 2) * 1e12,
+        (row.half if row.family != "pascal" else row.get("fp32")) * 1e12,  # type: ignore[operator]  # its fp16 sums in fp32 run at the fp32 rate
+        (row.get("tf32") or row.half / 2) * 1e12,  # type: ignore[operator]
         row.get("fp32") * 1e12,
-        (row.get("fp8") or row.half) * 1e12,
+        (row.get("fp8") or row.half) * 1e12,  # type: ignore[operator]
         row.get("bandwidth") * 1e9,
         row.get("units") or UNITS[row.family],
         (row.get("l2") or CACHES[row.family]) * 1e6,
@@ -105,13 +117,13 @@ def processor(name):
     )
 
 
-def _memory_type(row):
+def _memory_type(row: hardware.Accelerator) -> int:
     if not str(row.get("memory_type")).startswith("GDDR"):
         return HBM
     return GDDR_LARGE_CACHE if (row.get("l2") or 0) >= LARGE_CACHE else GDDR
 
 
-def _held_back(row):
+def _held_back(row: hardware.Accelerator) -> int:
     """GeForce multiplies 16 bits with fp32 sums at half rate, so it reaches nearly all of that peak."""
     if row.half / row.get("fp32") < (4.5 if row.family == "turing" else 2.5):
         return HALF_RATE
@@ -119,7 +131,7 @@ def _held_back(row):
 
 
 @lru_cache(maxsize=200_000)
-def padded(shape, multiprocessors, tensor):
+def padded(shape: tuple[int, ...], multiprocessors: int, tensor: bool) -> float:
     """FLOPs of a matrix product with the padding of its tiles and of the last wave, for the best tile."""
     m, n, k, many = shape
     best = math.inf
@@ -138,10 +150,22 @@ def padded(shape, multiprocessors, tensor):
 class Table:
     """Kernels of many steps as columns of numbers: one row a kernel, `starts` where each step begins."""
 
-    def __init__(self):
+    rows: Any  # tuples of `_columns`; an array once `columns` was called
+    starts: list[int]
+    steps: int
+    _kind: np.ndarray
+
+    def __init__(self) -> None:
         self.rows, self.starts, self.steps = [], [], 0
 
-    def add(self, kernels, gpu, precision="", weight_bytes=None, attention=""):
+    def add(
+        self,
+        kernels: Mapping[Kernel, float],
+        gpu: Processor,
+        precision: str = "",
+        weight_bytes: float | None = None,
+        attention: str = "",
+    ) -> None:
         """Adds one step: {kernel: count} on a `Processor`.
 
         precision: "tf32" or "fp8" changes the peak of the products. weight_bytes: of one weight that decoding reads,
@@ -158,13 +182,13 @@ class Table:
         self.rows.append((MEMORY, 0.0, moved, launches, 1.0, FULL, gpu.memory_type))
         self.steps += 1
 
-    def columns(self):
+    def columns(self) -> tuple[np.ndarray, ...]:
         if not isinstance(self.rows, np.ndarray):
             self.rows = np.array(self.rows, dtype=float).reshape(-1, 7)
             self._kind = self.rows[:, 0].astype(int)
         return self._kind, *self.rows[:, 1:].T
 
-    def only(self, indices):
+    def only(self, indices: Iterable[int]) -> Table:
         """These steps alone."""
         self.columns()
         ends = [*self.starts[1:], len(self.rows)]
@@ -175,7 +199,13 @@ class Table:
         found._kind, found.steps = found.rows[:, 0].astype(int), len(pieces)
         return found
 
-    def seconds(self, constants, parts=False):
+    @overload
+    def seconds(self, constants: dict[str, float], parts: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def seconds(self, constants: dict[str, float], parts: Literal[True]) -> tuple[np.ndarray, list[np.ndarray]]: ...
+
+    def seconds(self, constants: dict[str, float], parts: bool = False) -> np.ndarray | tuple[np.ndarray, list[np.ndarray]]:
         """Seconds of each step; with `parts`, also those bound by mathematics, by bandwidth and by launches."""
         kind, mathematics, moved, launches, counts, held_back, memory = self.columns()
         clock = np.array([1.0, constants["power_limited"], constants["half_rate"]])[held_back.astype(int)]
@@ -191,13 +221,13 @@ class Table:
         return total, [np.add.reduceat(counts * part, self.starts) for part in split]
 
 
-def bandwidth_share(constants, share, memory_type):
+def bandwidth_share(constants: dict[str, float], share: float, memory_type: np.ndarray | int) -> np.ndarray:
     """The share of the data sheet's bandwidth that kernels reach on memory of these types: never more than all of it."""
     types = np.array([1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"]])
     return np.minimum(1.0, share * types[np.asarray(memory_type, dtype=int)])
 
 
-def efficiencies(constants):
+def efficiencies(constants: dict[str, float]) -> np.ndarray:
     """The share of its peak that each kind of kernel reaches, in the order of the columns."""
     product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
     recent, attention = product * constants["product_recent"], constants["attention_recent"]
@@ -209,12 +239,12 @@ def efficiencies(constants):
     )  # fmt: skip
 
 
-def _columns(kernel, count, gpu, precision, weight_bytes, attention):
+def _columns(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_bytes: float | None, attention: str) -> tuple[float, ...]:
     """(kind, seconds of mathematics at the peak, seconds of memory at the peak, launches, count, power-limited)."""
     fp32 = kernel.dtype == "float32"
     tensor = (not fp32 and gpu.architecture != "pascal") or (precision == "tf32" and gpu.architecture in TENSOR_FP32)
     peak = gpu.half if not fp32 else gpu.tf32 if precision == "tf32" else gpu.fp32
-    moved = kernel.bytes - sum(size for distance, size in kernel.reused if distance < gpu.cache)
+    moved: float = kernel.bytes - sum(size for distance, size in kernel.reused if distance < gpu.cache)
     kind, mathematics = MEMORY, 0.0
     if kernel.kind == "product":
         kind, mathematics = _product(kernel, gpu, peak, tensor, precision)
@@ -227,7 +257,7 @@ def _columns(kernel, count, gpu, precision, weight_bytes, attention):
     return kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type
 
 
-def _attention_kernel(attention, gpu):
+def _attention_kernel(attention: str, gpu: Processor) -> int:
     """The column of its forward pass; that of the backward pass is the next one."""
     if attention == "triton":
         return FORWARD_TRITON
@@ -236,7 +266,7 @@ def _attention_kernel(attention, gpu):
     return FORWARD_CUDNN if attention == "cudnn" else FORWARD_RECENT
 
 
-def _weights_read(kernel, weight_bytes, moved):
+def _weights_read(kernel: Kernel, weight_bytes: float, moved: float) -> float:
     """Bytes of a product whose weights have `weight_bytes` each. Few tokens of a mixture read only their experts."""
     m, n, k, many = kernel.shape
     if many == 1:
@@ -245,7 +275,7 @@ def _weights_read(kernel, weight_bytes, moved):
     return 2 * rows * (n + k) + rows * n * k * weight_bytes if rows < many else moved
 
 
-def _product(kernel, gpu, peak, tensor, precision):
+def _product(kernel: Kernel, gpu: Processor, peak: float, tensor: bool, precision: str) -> tuple[int, float]:
     if kernel.shape[0] <= FEW_ROWS:
         return PRODUCT_FP32, kernel.flops / gpu.fp32
     work = padded(kernel.shape, gpu.multiprocessors, tensor) if min(kernel.shape) > 0 else kernel.flops

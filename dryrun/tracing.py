@@ -10,20 +10,26 @@ A GPU's allocator adds what is *not* in these figures: rounding to blocks, fragm
 kernels, the CUDA context. 1 GiB = 2**30 bytes.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import gc
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from .gpu_operators import UNMASKED_SDPA, GpuOperators
+from .memory_trace import GiB as GiB
+from .memory_trace import Trace
 from .tracker import Tracker
 
-GiB = 2**30
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 OPTIMIZERS = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
@@ -34,37 +40,8 @@ OPTIMIZERS = {
 }
 
 
-@dataclass
-class Trace:
-    """One traced training step: sizes in bytes; a FLOP is one multiplication or one addition (a matrix product: 2mnk)."""
-
-    parameters: int = 0  # number of parameters, not bytes
-    peak: int = 0
-    peak_by_category: dict = field(default_factory=dict)
-    after_forward: dict = field(default_factory=dict)  # of the last micro-batch, before its backward pass
-    flops: dict = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
-    parts: list = field(default_factory=list)  # (peak, {category: bytes}) of each part of the step
-    ends: list = field(default_factory=list)  # bytes alive at the end of each part
-    timeline: list = field(default_factory=list)  # {category: bytes} every `Tracker.TIMELINE_EVERY` operators
-    seconds: float = 0.0  # that the tracing took
-
-    def take(self, tracker):
-        """What the tracker saw of a step whose last part has ended."""
-        self.parts = [(part.bytes, tracker.in_order(part.by_category)) for part in tracker.parts]
-        self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
-        self.flops, self.timeline, self.ends = dict(tracker.flops), tracker.timeline, list(tracker.ends)
-
-    @property
-    def peak_gib(self):
-        return self.peak / GiB
-
-    def gib(self, category):
-        """GiB of one category at the peak."""
-        return self.peak_by_category.get(category, 0) / GiB
-
-
 @contextlib.contextmanager
-def fake():
+def fake() -> Iterator[None]:
     """Inside, every new tensor is fake: it has a size and no data. Models of any size are built in seconds.
 
     Python's garbage collector is off inside: it would free tensors in reference cycles at a random moment, and so move
@@ -81,19 +58,19 @@ def fake():
 
 
 def training_step(
-    model_class,
-    config,
-    batch_size,
-    sequence_length,
+    model_class: type[Any],
+    config: Any,
+    batch_size: int,
+    sequence_length: int,
     *,
-    dtype=torch.float32,
-    autocast=None,
-    activation_checkpointing=False,
-    optimizer="adamw",
-    accumulation=1,
-    attention="auto",
-    timeline=False,
-):
+    dtype: torch.dtype = torch.float32,
+    autocast: torch.dtype | None = None,
+    activation_checkpointing: bool | int = False,
+    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw",
+    accumulation: int = 1,
+    attention: str = "auto",
+    timeline: bool = False,
+) -> Trace:
     """Traces one training step: `accumulation` x (forward, backward), then the optimizer's step. Returns a `Trace`.
 
     model_class: a transformers model class, or an Auto class; config: its configuration.
@@ -131,15 +108,15 @@ def training_step(
                 tracker.part()
             for kind, flops in (tracker.flops - before).items():
                 tracker.flops[kind] += max(0, accumulation - 2) * flops
-            optimizer.step()
-            optimizer.zero_grad()
+            optimizer.step()  # type: ignore[union-attr]
+            optimizer.zero_grad()  # type: ignore[union-attr]
             tracker.part()
     result.take(tracker)
     result.seconds = time.perf_counter() - started
     return result
 
 
-def optimizer_function(optimizer):
+def optimizer_function(optimizer: str | Callable[[Any], torch.optim.Optimizer]) -> Callable[[Any], torch.optim.Optimizer]:
     """The function from parameters to an optimizer, given that function or a name in `OPTIMIZERS`."""
     if not isinstance(optimizer, str):
         return optimizer
@@ -148,17 +125,17 @@ def optimizer_function(optimizer):
     return OPTIMIZERS[optimizer]
 
 
-def kernels(attention):
+def kernels(attention: str) -> str:
     """What `GpuOperators` shall choose from: the eager attention calls no fused kernel."""
     return "auto" if attention == "eager" else attention
 
 
-def implementation(attention):
+def implementation(attention: str) -> str:
     """The `attn_implementation` of transformers."""
     return "eager" if attention == "eager" else UNMASKED_SDPA
 
 
-def build_model(model_class, config, dtype, attention):
+def build_model(model_class: type[Any], config: Any, dtype: torch.dtype, attention: str) -> PreTrainedModel:
     """A model of this transformers class with random weights, or with none inside `fake()`. It keeps no KV cache."""
     config = copy.deepcopy(config)
     config.use_cache = False  # training never reads it
@@ -166,19 +143,19 @@ def build_model(model_class, config, dtype, attention):
     return build(config, dtype=dtype, attn_implementation=attention)
 
 
-def language_batch(model, batch_size, sequence_length):
+def language_batch(model: PreTrainedModel, batch_size: int, sequence_length: int) -> dict[str, torch.Tensor]:
     """Token ids (batch_size, sequence_length) and labels: the ids for a language model, otherwise one class per row."""
     ids = torch.zeros(batch_size, sequence_length, dtype=torch.long)
     predicts_tokens = type(model).__name__.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
     return {"input_ids": ids, "labels": ids if predicts_tokens else torch.zeros(batch_size, dtype=torch.long)}
 
 
-def checkpoint_layers(model, every_n_layers):
+def checkpoint_layers(model: PreTrainedModel, every_n_layers: int) -> None:
     """Switches activation checkpointing on in every n-th layer."""
     model.activation_checkpointing_enable(every_n_layers=every_n_layers)
 
 
-def create_state(model, optimizer):
+def create_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Runs one step on empty gradients, so that the optimizer's state exists. It changes the weights."""
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -187,20 +164,20 @@ def create_state(model, optimizer):
     optimizer.zero_grad()
 
 
-def layers_of(model):
+def layers_of(model: torch.nn.Module) -> torch.nn.ModuleList | list[torch.nn.Module]:
     """The model's longest list of modules: its layers."""
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
     return max(lists, key=len, default=[])
 
 
-def end_part_in_mid_backward(model, tracker):
+def end_part_in_mid_backward(model: torch.nn.Module, tracker: Tracker) -> None:
     """Ends a part of the step in the middle of the backward pass.
 
     Memory rises or falls steadily in each half, so each half has its peak at one of its ends (see `depth`).
     """
     layers = layers_of(model)
 
-    def watch(layer, arguments, out):
+    def watch(layer: torch.nn.Module, arguments: Any, out: Any) -> None:
         out = tree_leaves(out)[0]
         if out.requires_grad:
             out.register_hook(lambda gradient: tracker.part())

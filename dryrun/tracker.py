@@ -1,9 +1,12 @@
 """Live bytes by category, and FLOPs, of whatever runs while a `Tracker` is active: on fake tensors or on real ones."""
 
+from __future__ import annotations
+
 import weakref
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,7 +24,7 @@ ATTENTION_KERNELS = {
 if aten._grouped_mm not in flop_registry:  # a mixture's experts; torch 2.13 has no formula for them
 
     @register_flop_formula(aten._grouped_mm)
-    def grouped_mm_flop(left_shape, right_shape, *args, out_shape=None, **kwargs):
+    def grouped_mm_flop(left_shape: Sequence[int], right_shape: Sequence[int], *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
         """FLOPs of (tokens, k) times (experts, k, n): each token meets one expert."""
         return 2 * left_shape[-2] * left_shape[-1] * right_shape[-1]
 
@@ -30,7 +33,7 @@ class Peak(NamedTuple):
     """The highest total so far."""
 
     bytes: int
-    by_category: Counter
+    by_category: Counter[str]
     born: int  # storages made by then
 
 
@@ -39,7 +42,7 @@ class LiveStorage:
     bytes: int
     category: str
     born: int  # 1 for the first storage that the tracker saw
-    reference: weakref.ref  # kept, because its callback takes the storage off the account
+    reference: weakref.ref[torch.UntypedStorage]  # kept, because its callback takes the storage off the account
 
 
 class Tracker(TorchDispatchMode):
@@ -51,17 +54,19 @@ class Tracker(TorchDispatchMode):
     - `temporaries`: everything else: intermediate results of the backward pass and of the optimizer
     """
 
-    CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
+    CATEGORIES: tuple[str, ...] = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
     TIMELINE_EVERY = 20  # operators
 
-    def __init__(self, model, optimizer, inputs=(), timeline=False):
+    now: Counter[str]
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, inputs: Any = (), timeline: bool = False) -> None:
         super().__init__()
-        self.live = {}  # id of a storage -> LiveStorage
+        self.live: dict[int, LiveStorage] = {}  # id of a storage -> LiveStorage
         self.now, self.total = Counter(), 0
-        self.parts = []  # a Peak for each part of the step that has ended
-        self.ends = []  # bytes that were alive when each of them ended
-        self.flops = Counter()
-        self.timeline = []
+        self.parts: list[Peak] = []  # a Peak for each part of the step that has ended
+        self.ends: list[int] = []  # bytes that were alive when each of them ended
+        self.flops: Counter[str] = Counter()
+        self.timeline: list[dict[str, float]] = []
         self._highest, self._born = Peak(0, Counter(), 0), 0
         self._keeps_timeline, self._operators = timeline, 0
         self._claim("parameters", [*model.parameters(), *model.buffers()])
@@ -74,12 +79,12 @@ class Tracker(TorchDispatchMode):
         ]
         self._hooks.append(optimizer.register_step_post_hook(lambda *_: self._claim("optimizer", _state(optimizer))))
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         for hook in self._hooks:
             hook.remove()
         return super().__exit__(*exception)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         self._count_flops(func, args, kwargs, out)
@@ -94,42 +99,42 @@ class Tracker(TorchDispatchMode):
         return out
 
     @property
-    def peak(self):
+    def peak(self) -> int:
         """Bytes at the highest moment of the part of the step that is running."""
         return self._highest.bytes
 
     @property
-    def peak_by_category(self):
+    def peak_by_category(self) -> Counter[str]:
         return self._highest.by_category
 
-    def snapshot(self):
+    def snapshot(self) -> dict[str, float]:
         """{category: bytes} that are alive now."""
         return self.in_order(self.now)
 
-    def in_order(self, sizes):
+    def in_order(self, sizes: Counter[str]) -> dict[str, float]:
         """The categories that hold anything, in the order of `CATEGORIES`."""
         return {category: sizes[category] for category in self.CATEGORIES if sizes[category]}
 
-    def part(self):
+    def part(self) -> None:
         """Ends a part of the step: its peak goes to `parts`, and the next part starts from what is alive."""
         self.parts.append(self._highest)
         self.ends.append(self.total)
         self._mark_peak()
 
-    def _mark_peak(self):
+    def _mark_peak(self) -> None:
         self._highest = Peak(self.total, self.now.copy(), self._born)
 
-    def _keep_timeline(self):
+    def _keep_timeline(self) -> None:
         if self._keeps_timeline:
             if self._operators % self.TIMELINE_EVERY == 0:
                 self.timeline.append(dict(self.now))
             self._operators += 1
 
-    def _category(self, tensor):
+    def _category(self, tensor: torch.Tensor) -> str | None:
         storage = self.live.get(id(tensor.untyped_storage()))
-        return storage and storage.category
+        return storage and storage.category  # type: ignore[return-value]
 
-    def _see(self, tensor, category):
+    def _see(self, tensor: torch.Tensor, category: str) -> None:
         """Adds the tensor's storage, unless it is known."""
         if tensor.device.type == "meta":  # the random seed of an attention kernel, which is in host memory
             return
@@ -142,17 +147,17 @@ class Tracker(TorchDispatchMode):
         self.live[key] = LiveStorage(storage.nbytes(), category, self._born, reference)
         self._add(category, storage.nbytes())
 
-    def _add(self, category, size):
+    def _add(self, category: str, size: int) -> None:
         self.now[category] += size
         self.total += size
         if self.total > self.peak:
             self._mark_peak()
 
-    def _free(self, key):
+    def _free(self, key: int) -> None:
         storage = self.live.pop(key)
         self._add(storage.category, -storage.bytes)
 
-    def _claim(self, category, tensors):
+    def _claim(self, category: str, tensors: Iterable[Any]) -> None:
         """Files the tensors' storages under `category`, now and in each peak that they were part of."""
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor):
@@ -165,7 +170,7 @@ class Tracker(TorchDispatchMode):
                 counted[category] += storage.bytes
             storage.category = category
 
-    def _count_flops(self, func, args, kwargs, out):
+    def _count_flops(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         formula = flop_registry.get(func.overloadpacket)
         if formula is None:
             return
@@ -180,7 +185,7 @@ class Tracker(TorchDispatchMode):
             self.flops["recomputation"] += flops
 
 
-def _attention_shapes(func, args):
+def _attention_shapes(func: Any, args: tuple[Any, ...]) -> list[Any]:
     """What PyTorch's formula takes, with as many key and value heads as query heads: sharing them saves no FLOPs."""
     before = 1 if func.overloadpacket.__name__.endswith("backward") else 0  # the gradient comes first
     shapes = [tensor.shape for tensor in args[: before + 3]]
@@ -188,5 +193,5 @@ def _attention_shapes(func, args):
     return shapes[: before + 1] + [(s[0], heads, *s[2:]) for s in shapes[before + 1 :]]
 
 
-def _state(optimizer):
+def _state(optimizer: torch.optim.Optimizer) -> list[Any]:
     return [tensor for state in optimizer.state.values() for tensor in state.values()]

@@ -65,12 +65,13 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import judged, published, timing
+from dryrun import timing
+from fitting import judged, published
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
 from dryrun.timing import training_step
 from dryrun.roofline import processor
-from dryrun.rows import Setting
+from dryrun.setting import Setting
 from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
@@ -133,7 +134,7 @@ table("kernels", "Kernels of a LoRA step of an 8B Llama, 1 x 2,048 tokens, check
 #
 # ## How far off is it?
 #
-# Published measurements decide. `dryrun/data/published.json` holds each with its source,
+# Published measurements decide. `fitting/data/published.json` holds each with its source,
 # and the rejected ones with the reason. The constants are fitted on some sources and judged
 # on others: no row is judged by constants that its own source helped to fit. That is your
 # case too: nobody fitted anything on your software.

@@ -55,19 +55,27 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import hardware, judged, published, timing
+from dryrun import hardware, timing
 from dryrun.answer import GiB, answer, usable
-from dryrun.fit import of_group
 from dryrun.hardware import accelerator
-from dryrun.timing import prediction
 from dryrun.roofline import processor
-from dryrun.rows import Setting, run_of
-from dryrun.workload import Workload, traced
+from dryrun.setting import Setting
+from dryrun.timing import prediction
+from dryrun.traces import traced
+from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, start, table
+from fitting import judged, published
+from fitting.held_out import of_group
+from fitting.rows import run_of
 
 plots.set_up("hardware")
 start("hardware")
+
+# %% [markdown]
+# What others published, and what one can buy.
+
+# %%
 ROWS = [row for row in published.rows() if row["usable"]]
 PRODUCTS = [row for row in hardware.ACCELERATORS.values() if row.product]
 

@@ -61,7 +61,8 @@ warnings.simplefilter("ignore")
 import matplotlib.pyplot as plt
 
 from dryrun.roofline import processor
-from dryrun.workload import Workload, traced
+from dryrun.traces import traced
+from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, start, table
 

@@ -72,14 +72,17 @@ from transformers.distributed import DistributedConfig
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
 # %%
-from dryrun import hardware, published, timing
+from dryrun import hardware, timing
+from fitting import published
 from dryrun.answer import usable
 from dryrun.collectives import RankTracker
-from dryrun.fit import of_group
+from fitting.held_out import of_group
 from dryrun.formats import WEIGHT_BYTES
-from dryrun.rows import Setting, run_of
+from dryrun.setting import Setting
+from fitting.rows import run_of
 from dryrun.tracing import GiB, fake
-from dryrun.workload import Workload, traced
+from dryrun.traces import traced
+from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 

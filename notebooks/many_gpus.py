@@ -66,7 +66,8 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-from dryrun import models, validate_plan
+from dryrun import models
+from fitting import validate_plan
 from dryrun.hardware import GPUS, LINKS
 from dryrun.planner import STAGED, plan, seconds
 from dryrun.ranks import many_layers, rank_step

@@ -65,8 +65,9 @@ from dryrun import device_memory, timing
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
 from dryrun.timing import generation
-from dryrun.rows import Setting
-from dryrun.workload import Workload, traced
+from dryrun.setting import Setting
+from dryrun.traces import traced
+from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 

@@ -20,6 +20,7 @@ OURS = (
     "tests/",
     "evidence/",
     "dryrun/",
+    "fitting/",
     "theme/",
     "requirements/",
     ".github/",

@@ -23,7 +23,7 @@ model.accepts_loss_kwargs = False  # a classifier's loss is a mean: see "The acc
 arguments = TrainingArguments(
     "out", num_train_epochs=1, save_strategy="no", use_cpu=not gpu, logging_steps=1,
     per_device_train_batch_size=PER_DEVICE,
-    gradient_accumulation_steps=TOTAL_BATCH // (PER_DEVICE * processes),
+    gradient_accumulation_steps=max(1, TOTAL_BATCH // (PER_DEVICE * processes)),
     ddp_find_unused_parameters=False,  # the default is a search of the graph in every step
 )
 # --8<-- [end:arguments]

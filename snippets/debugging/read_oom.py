@@ -39,6 +39,6 @@ def verdict(message):
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        if "out of memory. Tried to allocate" in line:
-            print(verdict(line))
+    log = " ".join(sys.stdin.read().split())  # it may break the message over lines
+    for rest in log.split("out of memory. Tried to allocate")[1:]:
+        print(verdict(f"Tried to allocate {rest}"))

@@ -14,7 +14,7 @@ arguments = TrainingArguments(
     fsdp=True,
     fsdp_config={
         "version": 2,
-        "reshard_after_forward": True,  # False: faster, and every rank holds all weights through the step
+        "reshard_after_forward": True,  # False: gathers once, and every rank holds all weights until the backward pass
         "activation_checkpointing": True,  # in place of the argument of that name
         "cpu_ram_efficient_loading": True,  # all ranks get rank 0's weights; in 5.23 each still reads the file
         "state_dict_type": "SHARDED_STATE_DICT",

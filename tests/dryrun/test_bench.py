@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dryrun import __main__ as command
-from dryrun import bench, hardware, own_machine, timing
+from dryrun import bench, bench_report, hardware, own_machine, timing
 from dryrun.kernels import Kernel
 from dryrun.roofline import Table, processor
 
@@ -123,17 +123,17 @@ def test_without_a_gpu_cuda_is_refused(capsys):
 
 
 def test_the_report_says_what_share_of_the_data_sheet_you_get():
-    text = "\n".join(bench.lines(of_gpu(0.81)))
+    text = "\n".join(bench_report.lines(of_gpu(0.81)))
     assert "You get 81 % of the data sheet's matrix products and 81 % of the data sheet's memory bandwidth." in text
     assert "81%" in text and "slow down" not in text
 
 
 def test_a_gpu_that_slows_down_or_gives_little_is_told_where_to_look():
     peak = bench.peaks_of(hardware.accelerator(GPU))["product bf16"]
-    warm = "\n".join(bench.lines(of_gpu(0.8, **{"product bf16": {"sustained": 0.5 * peak}})))
+    warm = "\n".join(bench_report.lines(of_gpu(0.8, **{"product bf16": {"sustained": 0.5 * peak}})))
     assert "Products slow down" in warm and "-d PERFORMANCE" in warm
-    assert "That is low" in "\n".join(bench.lines(of_gpu(0.7)))
-    assert "That is low" not in "\n".join(bench.lines(of_gpu(0.8)))
+    assert "That is low" in "\n".join(bench_report.lines(of_gpu(0.7)))
+    assert "That is low" not in "\n".join(bench_report.lines(of_gpu(0.8)))
 
 
 def at(gpu, products, memory):
@@ -147,9 +147,9 @@ def at(gpu, products, memory):
 
 @pytest.mark.parametrize("gpu, products", [("l4", 0.49), ("t4", 0.4), ("a10", 0.45), ("a100-sxm4-80", 0.7), ("h100-sxm5", 0.65)])
 def test_a_healthy_gpu_raises_no_alarm_and_one_at_half_of_it_does(gpu, products):
-    assert "That is low" not in "\n".join(bench.lines(at(gpu, products, 0.8)))
-    assert "That is low" in "\n".join(bench.lines(at(gpu, products / 2, 0.8)))
-    assert "That is low" in "\n".join(bench.lines(at(gpu, products, 0.4)))
+    assert "That is low" not in "\n".join(bench_report.lines(at(gpu, products, 0.8)))
+    assert "That is low" in "\n".join(bench_report.lines(at(gpu, products / 2, 0.8)))
+    assert "That is low" in "\n".join(bench_report.lines(at(gpu, products, 0.4)))
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,64 @@
 """One question, asked from Python, by the command, by a name and by a config.json: the same answer to the last digit."""
 
+import ast
+import inspect
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import pytest
 from built import ROOT
 
 import dryrun
-from dryrun import Cluster, Generation, Job, planner
+from dryrun import Cluster, Generation, Job, models, planner
 from dryrun import __main__ as command
 from dryrun.answer import largest_batch
-from dryrun.models import values_of
 
 SHORT = ("--length", "256")
-TRAINED = {  # the options of the command: the same in Python
-    "full": ((), Job("qwen3-0.6b", length=256), Cluster("l4"), {}),
-    "LoRA, checkpointing": (("--lora", "8", "--checkpointing"), Job("qwen3-0.6b", length=256, method="lora", rank=8, checkpointing=True), Cluster("t4"), {}),
-    "QLoRA, fused loss": (("--qlora", "--fused-loss"), Job("qwen3-0.6b", length=256, method="qlora", fused_loss=True), Cluster("rtx-3060-12"), {}),
-    "mixed": (("--dtype", "mixed"), Job("qwen3-0.6b", length=256, precision="mixed"), Cluster("a100-sxm4-80"), {}),
-    "compiled": (("--compile",), Job("qwen3-0.6b", length=256, compiled=True), Cluster("h100-sxm5"), {}),
-    "DDP without NVLink": (("--gpus", "4", "--strategy", "ddp"), Job("qwen3-0.6b", length=256), Cluster("rtx-4090", gpus=4), {"strategy": "ddp"}),
-    "FSDP2, measured links": (
-        ("--gpus", "16", "--link", "100", "--network", "20", "--accumulation", "4"),
-        Job("qwen3-0.6b", length=256, accumulation=4), Cluster("a100-sxm4-80", gpus=16, link=100, network=20), {},
-    ),
-    "HSDP, a named network": (
-        ("--gpus", "16", "--strategy", "hsdp", "--network", "100 GbE", "--adapters", "2"),
-        Job("qwen3-0.6b", length=256), Cluster("l4", gpus=16, network="100 GbE", adapters=2), {"strategy": "hsdp"},
-    ),
+SMALL = "qwen3-0.6b"
+TRAINED = {  # (options of the command, the same as fields of a Job, of a Cluster), of SMALL unless a model is named
+    "full": ((), {}, {"gpu": "l4"}),
+    "a batch": (("--batch", 4, "--accumulation", 3), {"batch": 4, "accumulation": 3}, {"gpu": "l40s"}),
+    "LoRA, checkpointing": (("--lora", 8, "--checkpointing"), {"method": "lora", "rank": 8, "checkpointing": True}, {"gpu": "t4"}),
+    "LoRA in mixed precision": (("--lora", 8, "--dtype", "mixed"), {"method": "lora", "rank": 8, "precision": "mixed"}, {"gpu": "a10g"}),
+    "QLoRA, fused loss": (("--qlora", "--fused-loss"), {"method": "qlora", "fused_loss": True}, {"gpu": "rtx-3060-12"}),
+    "mixed": (("--dtype", "mixed"), {"precision": "mixed"}, {"gpu": "a100-sxm4-80"}),
+    "fp16": (("--dtype", "fp16"), {"precision": "fp16"}, {"gpu": "t4"}),
+    "fp32": (("--dtype", "fp32"), {"precision": "fp32"}, {"gpu": "v100-32"}),
+    "compiled": (("--compile",), {"compiled": True}, {"gpu": "h100-sxm5"}),
+    "eager attention": (("--attention", "eager"), {"attention": "eager"}, {"gpu": "rtx-3090"}),
+    "8-bit states": (("--optimizer", "adamw_8bit"), {"optimizer": "adamw_8bit"}, {"gpu": "rtx-4090"}),
+    "Adafactor": (("--optimizer", "adafactor"), {"optimizer": "adafactor"}, {"gpu": "rtx-5090"}),
+    "Muon": (("--optimizer", "muon"), {"optimizer": "muon"}, {"gpu": "h200-sxm"}),
+    "SGD": (("--optimizer", "sgd_momentum"), {"optimizer": "sgd_momentum"}, {"gpu": "b200-hgx"}),
+    "DPO": (("--objective", "dpo"), {"objective": "dpo"}, {"gpu": "l4"}),
+    "DPO with LoRA": (("--objective", "dpo", "--lora", 16), {"objective": "dpo", "method": "lora"}, {"gpu": "l4"}),
+    "GRPO": (("--objective", "grpo", "--new", 128), {"objective": "grpo", "new": 128}, {"gpu": "l4"}),
+    "DDP without NVLink": (("--gpus", 4, "--strategy", "ddp"), {}, {"gpu": "rtx-4090", "gpus": 4}),
+    "ZeRO-1": (("--gpus", 8, "--strategy", "zero1"), {}, {"gpu": "a100-sxm4-40", "gpus": 8}),
+    "ZeRO-2": (("--gpus", 8, "--strategy", "zero2"), {}, {"gpu": "a100-sxm4-40", "gpus": 8}),
+    "FSDP2, measured links": (("--gpus", 16, "--link", 100, "--network", 20, "--accumulation", 4), {"accumulation": 4},
+                              {"gpu": "a100-sxm4-80", "gpus": 16, "link": 100, "network": 20}),
+    "FSDP2, nodes of four": (("--gpus", 8, "--gpus-per-node", 4), {}, {"gpu": "l4", "gpus": 8, "gpus_per_node": 4}),
+    "HSDP, a named network": (("--gpus", 16, "--strategy", "hsdp", "--network", "100 GbE", "--adapters", 2), {},
+                              {"gpu": "l4", "gpus": 16, "network": "100 GbE", "adapters": 2}),
+    "LoRA on GPUs": (("--gpus", 2, "--lora", 16), {"method": "lora"}, {"gpu": "rtx-4090", "gpus": 2}),
+    "a mixture": (("--lora", 8), {"model": "deepseek-v2-lite", "method": "lora", "rank": 8}, {"gpu": "h100-sxm5"}),
+    "a mixture on GPUs": (("--gpus", 8), {"model": "qwen3-30b-a3b"}, {"gpu": "h200-sxm", "gpus": 8}),
 }  # fmt: skip
-GENERATED = {
-    "16 bits": ((), Generation("qwen3-0.6b", prompt=100, new=28), Cluster("t4")),
-    "4 bits, a batch": (("--weights", "int4-128", "--batch", "4"), Generation("qwen3-0.6b", prompt=100, new=28, batch=4, weights="int4-128"), Cluster("l4")),
-    "split, over PCIe": (("--gpus", "2"), Generation("qwen3-0.6b", prompt=100, new=28), Cluster("rtx-4090", gpus=2)),
+GENERATED = {  # the same of a Generation
+    "16 bits": ((), {}, {"gpu": "t4"}),
+    "4 bits, a batch": (("--weights", "int4-128", "--batch", 4), {"batch": 4, "weights": "int4-128"}, {"gpu": "l4"}),
+    "fp8": (("--weights", "fp8"), {"weights": "fp8"}, {"gpu": "l40s"}),
+    "of llama.cpp": (("--weights", "q4_k_m"), {"weights": "q4_k_m"}, {"gpu": "rtx-3090"}),
+    "of bitsandbytes": (("--weights", "nf4"), {"weights": "nf4"}, {"gpu": "rtx-3090"}),
+    "split, over PCIe": (("--gpus", 2), {}, {"gpu": "rtx-4090", "gpus": 2}),
+    "split, over NVLink": (("--gpus", 8, "--batch", 32), {"batch": 32}, {"gpu": "h100-sxm5", "gpus": 8}),
+    "latent attention": ((), {"model": "deepseek-v2-lite"}, {"gpu": "h100-sxm5"}),
+    "windows": ((), {"model": "gemma-3-4b"}, {"gpu": "l4"}),
+    "a hybrid": (("--batch", 16), {"model": "qwen3.5-4b", "batch": 16}, {"gpu": "l40s"}),
+    "what does not fit": ((), {"model": "llama3-70b"}, {"gpu": "rtx-4090"}),
 }  # fmt: skip
 
 
@@ -43,9 +67,15 @@ pytestmark = pytest.mark.usefixtures("own_traces")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "config.json"
-    path.write_text(json.dumps({"model_type": "qwen3", **values_of("qwen3-0.6b")}))
-    return path
+    """The config.json that transformers writes of a model."""
+
+    def of(name):
+        folder = tmp_path_factory.mktemp(name)
+        model_class, config = models.configuration(name)
+        (folder / "config.json").write_text(json.dumps(config.to_dict() | {"architectures": [model_class.__name__]}))
+        return folder / "config.json"
+
+    return of
 
 
 def said(capsys, *words):
@@ -55,27 +85,32 @@ def said(capsys, *words):
 
 @pytest.mark.parametrize("asked", TRAINED)
 def test_a_training_step_is_answered_alike(capsys, file, asked):
-    options, job, cluster, strategy = TRAINED[asked]
-    where = ("--gpu", cluster.gpu.key, *SHORT, *options)
-    named, by_file = said(capsys, "train", "qwen3-0.6b", *where), said(capsys, "train", file, *where)
-    answer = dryrun.predict(job, cluster, **strategy)
+    options, job, cluster = TRAINED[asked]
+    job = Job(**{"model": SMALL, "length": 256} | job)
+    words = ("--gpu", cluster["gpu"], *SHORT, *options)
+    named, by_file = said(capsys, "train", job.model.name, *words), said(capsys, "train", file(job.model.name), *words)
+    strategy = options[options.index("--strategy") + 1] if "--strategy" in options else "fsdp2"
+    answer = dryrun.predict(job, Cluster(**cluster), strategy)
     found = answer.prediction
     assert (named["seconds"], named["low"], named["high"]) == (found.seconds, found.low, found.high)
     assert (named["expected_gib"], named["high_gib"]) == (answer.needed.expected / 2**30, answer.needed.high / 2**30)
     assert (named["verdict"], named["fits"]) == (answer.verdict, answer.fits)
-    del named["model"], by_file["model"]
+    del named["model"], by_file["model"], named["left_out"], by_file["left_out"]  # a file of the text part alone leaves nothing out
     assert named == by_file
 
 
 @pytest.mark.parametrize("asked", GENERATED)
 def test_a_generation_is_answered_alike(capsys, file, asked):
     options, generation, cluster = GENERATED[asked]
-    where = ("--gpu", cluster.gpu.key, "--prompt", 100, "--new", 28, *options)
-    named, by_file = said(capsys, "infer", "qwen3-0.6b", *where), said(capsys, "infer", file, *where)
-    served = dryrun.predict(generation, cluster)
-    assert named["speed"]["tokens_per_second"] == generation.batch / served.decode.seconds
+    generation = Generation(**{"model": SMALL, "prompt": 100, "new": 28} | generation)
+    words = ("--gpu", cluster["gpu"], "--prompt", 100, "--new", 28, *options)
+    named, by_file = said(capsys, "infer", generation.model.name, *words), said(capsys, "infer", file(generation.model.name), *words)
+    served = dryrun.predict(generation, Cluster(**cluster))
+    assert (named["speed"] is not None) == served.predicted
+    if served.predicted:
+        assert named["speed"]["tokens_per_second"] == generation.batch / served.decode.seconds
     assert (named["users"], named["longest"], named["verdict"]) == (served.users, served.longest, served.verdict)
-    del named["model"], by_file["model"]
+    del named["model"], by_file["model"], named["left_out"], by_file["left_out"]  # a file of the text part alone leaves nothing out
     assert named == by_file
 
 
@@ -166,8 +201,8 @@ import sys
 sys.modules["torch"] = sys.modules["transformers"] = None  # as if they were not installed
 import importlib.util
 importlib.util.find_spec = lambda name, found=importlib.util.find_spec: None if name == "torch" else found(name)
-import dryrun.job
-dryrun.job.find_spec = importlib.util.find_spec
+import dryrun.config_file
+dryrun.config_file.find_spec = importlib.util.find_spec
 from dryrun.__main__ import main
 assert main(["gpus", "h100"]) == main(["models", "qwen"]) == 0
 assert "numpy" not in sys.modules
@@ -177,3 +212,29 @@ sys.exit(main(["train", "qwen3-8b", "--gpu", "l4"]))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and "qwen3-8b h100-sxm5" in done.stdout
     assert done.stderr.strip() == "error: torch is not installed, and runs the model's code: pip install 'dryrun[trace]'"
+
+
+@pytest.mark.parametrize("verb", ["train", "infer", "plan", "models", "gpus", "bench", "validate"])
+def test_every_command_is_reached(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main([verb, "--help"])
+    assert ended.value.code == 0 and f"usage: dryrun {verb}" in capsys.readouterr().out
+
+
+def test_without_the_repository_validate_prints_the_errors_that_come_with_the_package(monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert command.main(["validate"]) == 0
+    assert "training, one GPU" in capsys.readouterr().out
+    assert command.main(["validate", "--rows", "mine.json"]) == 2
+    assert "run it in a clone of it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [Job, Generation, Cluster])
+def test_what_type_checkers_read_are_the_fields(kind):
+    """A field takes a name too: the signature that says so stands beside the fields, for type checkers alone."""
+    (body,) = [node.body for node in ast.parse(inspect.getsource(kind)).body]
+    (typed,) = [node.body[0] for node in body if isinstance(node, ast.If)]
+    names = [argument.arg for argument in typed.args.args[1:]]
+    defaults = [ast.literal_eval(value) for value in typed.args.defaults]
+    of_fields = [(one.name, one.default) for one in fields(kind)]
+    assert names == [name for name, _ in of_fields] and defaults == [value for _, value in of_fields if value is not MISSING]

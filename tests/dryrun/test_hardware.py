@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import data_sheets, hardware, published, roofline, timing
+from dryrun import data_sheets, hardware, roofline, timing
+from fitting import published
 
 DATE = r"\d{4}(-\d\d){0,2}"
 UNITS = {

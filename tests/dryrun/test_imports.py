@@ -31,10 +31,37 @@ def test_no_module_imports_one_that_imports_it():
     assert set(in_order) == MODULES
 
 
-def test_what_readers_import_loads_neither_torch_nor_what_fits_the_constants():
-    light, reached = {"config_file", "formats", "hardware", "job", "models"}, set(imported(FOLDER / "__init__.py"))
-    while more := {other for name in reached for other in imported(FOLDER / f"{name}.py")} - reached:
-        reached |= more
-    assert reached <= light
-    for name in light:
-        assert "torch" not in {alias.name for node in ast.parse((FOLDER / f"{name}.py").read_text()).body if isinstance(node, ast.Import) for alias in node.names}
+TRACES = {"adapters", "caches", "collectives", "depth", "fusion", "gpu_operators", "job_trace", "rank_setup", "ranks", "recorder",
+          "step_trace", "tracing", "tracker"}  # fmt: skip
+
+
+def reached_from(name):
+    """A module and all that it imports when it is loaded, at any depth."""
+    found, new = set(), {name}
+    while new:
+        found |= new
+        new = {other for one in new for other in imported(FOLDER / f"{one}.py")} - found
+    return found
+
+
+def loads(name):
+    """The packages of others that a module imports when it is loaded."""
+    for node in ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.split(".")[0]
+
+
+def test_only_what_runs_a_models_code_needs_torch():
+    """Without it a trace that is kept answers, and everything that has no model in it."""
+    assert TRACES <= MODULES
+    for name in MODULES - TRACES:
+        assert not reached_from(name) & TRACES, name
+        assert not set(loads(name)) & {"torch", "transformers"}, name
+
+
+def test_what_readers_import_loads_no_numbers():
+    """`import dryrun` is quick: numpy comes with the first answer."""
+    for name in reached_from("__init__") - {"__init__"}:
+        assert "numpy" not in set(loads(name)), name

@@ -4,10 +4,13 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dryrun import adapters, roofline, tracing, workload
+from dryrun import adapters, roofline, step_trace, traces, tracing
+from dryrun.fusion import eager, fused
 from dryrun.gpu_operators import GpuOperators
-from dryrun.kernels import Kernel, Recorder, eager, fused
-from dryrun.workload import Workload, run
+from dryrun.kernels import Kernel
+from dryrun.recorder import Recorder
+from dryrun.step_trace import run
+from dryrun.workload import Workload
 
 SIZES = '{"name": "llama", "hidden": 256, "layers": %d, "heads": 8, "kv_heads": 2, "ffn": 512, "vocab": 1000}'
 TOKENS = 2 * 64
@@ -69,7 +72,7 @@ def test_the_flops_of_a_step_are_those_that_the_memory_trace_counts(compiled):
 
 def test_a_deep_model_is_the_line_through_two_shallow_ones(monkeypatch):
     line = run(Workload(SIZES % 8, 2, 64))
-    monkeypatch.setattr(workload, "FEW_LAYERS", (2, 8))
+    monkeypatch.setattr(step_trace, "FEW_LAYERS", (2, 8))
     whole = run(Workload(SIZES % 8, 2, 64))
     assert line.kernels.flops == pytest.approx(whole.kernels.flops)
     assert line.parameters == whole.parameters
@@ -116,9 +119,9 @@ def test_an_unknown_target_is_named():
 
 def test_a_trace_is_kept_and_found_again(tmp_path, monkeypatch):
     monkeypatch.setenv("DRYRUN_CACHE", str(tmp_path))
-    first = workload.traced(Workload(SIZES % 2, 2, 64))
-    monkeypatch.setattr(workload, "run", None)
-    assert workload.traced(Workload(SIZES % 2, 2, 64)).kernels == first.kernels
+    first = traces.traced(Workload(SIZES % 2, 2, 64))
+    monkeypatch.setattr(step_trace, "run", None)
+    assert traces.traced(Workload(SIZES % 2, 2, 64)).kernels == first.kernels
 
 
 def test_a_decoded_token_reads_only_the_experts_that_it_chose():

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import communication, fit, published, timing, validate_plan
+from dryrun import communication, timing
 from dryrun.answer import answer
-from dryrun.communication import experts_of
 from dryrun.device_memory import states
 from dryrun.hardware import bytes_per_second
 from dryrun.planner import STAGED, plan
-from dryrun.rows import run_of
-from dryrun.workload import traced
+from dryrun.traces import traced
+from fitting import held_out, published, validate_plan
+from fitting.rows import run_of
 
 SMALL = json.dumps(
     {"hidden": 512, "layers": 8, "heads": 8, "kv_heads": 4, "ffn": 1024, "vocab": 8000, "name": "llama"}, sort_keys=True
@@ -202,7 +202,7 @@ def test_a_pipeline_keeps_as_many_activations_as_stages():
 def test_expert_parallelism_gathers_only_what_is_no_expert():
     found = named(MIXTURE)
     name = next(name for name in found if "EP" in name)
-    assert experts_of(found[name].workload).number == 8
+    assert traced(found[name].workload).experts.number == 8
     assert found[name].needed.categories["gathered weights"] < found["FSDP2"].needed.categories["gathered weights"]
 
 
@@ -245,10 +245,11 @@ def test_who_trains_adapters_is_said_of_the_right_one():
 
 
 def test_a_step_that_nobody_published_has_no_band():
-    """Published rows with offload, context or expert parallelism are refused, so no error of theirs is known."""
+    """Published rows with offload, context or expert parallelism are refused, and none is of ZeRO-1, ZeRO-2 or HSDP with its time, so
+    no error of theirs is known."""
     found = {**named(host_memory=1000), **named(MIXTURE)}
     for name, option in found.items():
-        unjudged = any(part in name for part in ("CP", "EP", "offload"))
+        unjudged = any(part in name for part in ("CP", "EP", "offload", "ZeRO", "HSDP"))
         assert option.judged is not unjudged, name
         assert ("unjudged" in str(option)) is unjudged
     with pytest.raises(ValueError, match="is not predicted"):
@@ -317,7 +318,7 @@ LARGEST = {"length": 8192, "compiled": True, "nodes": 16, "network": 50, "adapte
 
 def rate(source, workload, setting):
     """Tokens/s of a GPU, by constants that have not seen the source."""
-    unseen = fit.of_group(timing.fitted()["held_out"]["source"], source)
+    unseen = held_out.of_group(timing.fitted()["held_out"]["source"], source)
     return timing.prediction(traced(workload), workload, setting, unseen).tokens_per_second / setting.gpus
 
 

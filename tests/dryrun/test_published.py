@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dryrun import published
+from fitting import published
 
 ROWS = {row["id"]: row for row in published.rows()}
 TRAIN, DECODE = "h2-0088", "0577"  # Mistral 7B on one A100; Llama 3 8B in fp16 on one A100

@@ -10,8 +10,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from dryrun import communication, device_memory, hardware, ranks
 from dryrun.ranks import rank_step
-from dryrun.rows import Setting
-from dryrun.workload import Workload, traced
+from dryrun.setting import Setting
+from dryrun.traces import traced
+from dryrun.workload import Workload
 from evidence.launch import run_ranks
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)

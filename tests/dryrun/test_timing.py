@@ -7,10 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from dryrun import communication, fit, published, roofline, timing, validate
+from dryrun import communication, roofline, runs, timing
 from dryrun.kernels import Kernel
-from dryrun.rows import Setting, run_of
-from dryrun.workload import Workload, traced
+from dryrun.setting import Setting
+from dryrun.traces import traced
+from dryrun.workload import Workload
+from fitting import fit, held_out, published, validate
+from fitting.rows import run_of
 
 # A few workloads that were measured on many GPUs: training of BERT, of Mistral with and without QLoRA, decoding of Llama.
 FEW = {
@@ -37,7 +40,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def data(rows):
-    return fit.judged(rows)
+    return held_out.predictable(rows)
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +79,25 @@ def test_a_doubled_bandwidth_is_seen(rows, halves, monkeypatch):
         gpu = honest(name)
         return dataclasses.replace(gpu, bandwidth=2 * gpu.bandwidth)
 
-    for module in (fit, timing, communication):
+    for module in (runs, timing, communication):
         monkeypatch.setattr(module, "processor", doubled)
-    assert off(fit.judged(rows), *halves) > UNSEEN_MEDIAN
+    assert off(held_out.predictable(rows), *halves) > UNSEEN_MEDIAN
 
 
 def test_a_row_with_a_wrong_unit_is_seen(data, halves, rows):
     constants, _ = halves
     wrong = {**rows[0], "id": "wrong", "seconds": rows[0]["seconds"] / 1000}
-    (error,) = fit.judged([wrong]).errors(constants)
+    (error,) = held_out.predictable([wrong]).errors(constants)
     assert abs(error) > math.log(100)
 
 
 def test_a_row_is_judged_by_constants_of_other_folds(data):
-    groups = {fit.fold_of(row) for row in data.rows}
-    assert groups == set(range(fit.FOLDS))
+    groups = {held_out.fold_of(row) for row in data.rows}
+    assert groups == set(range(held_out.FOLDS))
     constants = {str(fold): {**fit.START, "product": 0.2 if fold else 1.0} for fold in groups}
-    errors, _ = validate.held_out(data, constants, fit.fold_of)
+    errors, _ = validate.held_out(data, constants, held_out.fold_of)
     fast = data.errors({**fit.START, "product": 1.0})
-    mine = np.array([fit.fold_of(row) == 0 for row in data.rows])
+    mine = np.array([held_out.fold_of(row) == 0 for row in data.rows])
     assert (errors[mine] == fast[mine]).all()
     assert not np.allclose(errors[~mine], fast[~mine])
 
@@ -106,7 +109,7 @@ def test_the_file_of_constants_holds_what_the_code_asks_for():
         assert constants.keys() == fit.START.keys() == fit.MEANING.keys()
         assert all(0 < constants[name] <= 1 for name in fit.AT_MOST_ONE)
     assert set(found["held_out"]) == {"fold", "source", "family"}
-    assert {*(row["source"] for row in published.rows()), fit.OTHERS} >= set(found["held_out"]["source"])
+    assert {*(row["source"] for row in published.rows()), held_out.OTHERS} >= set(found["held_out"]["source"])
     assert found["memory"]["high"] >= 1
 
 
@@ -206,7 +209,7 @@ def test_low_and_high_hold_nine_of_ten():
 )
 def test_a_row_that_cannot_be_predicted_is_one_line_and_the_others_go_on(rows, change, message, tmp_path, capsys):
     bad = {**rows[0], "id": "bad", **change}
-    data = fit.judged([bad, rows[1]])
+    data = held_out.predictable([bad, rows[1]])
     assert len(data.rows) == 1
     assert message in data.problems[0] and "row bad" in data.problems[0]
     assert "\n" not in data.problems[0]

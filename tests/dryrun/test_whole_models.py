@@ -13,9 +13,9 @@ from transformers import (
     LlamaConfig,
 )
 
-from dryrun import config_file, models, workload
+from dryrun import config_file, models, step_trace
 from dryrun.caches import of_tokens
-from dryrun.rows import Setting, klass_of
+from dryrun.setting import Setting, klass_of
 from dryrun.workload import Workload
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=500)
@@ -37,14 +37,14 @@ def text_of(config):
 
 @pytest.mark.parametrize("config", [DEEPSEEK, GEMMA, JAMBA], ids=lambda config: config.model_type)
 def test_a_model_whose_layers_differ_has_the_parameters_that_transformers_gives(config):
-    assert workload.run(Workload(text_of(config), 1, 16)).parameters == on_meta(config)
+    assert step_trace.run(Workload(text_of(config), 1, 16)).parameters == on_meta(config)
 
 
 def test_the_memory_of_a_deep_model_is_that_of_all_its_layers_where_its_peak_moves():
     """With logits as large as a shallow model's layers, the peak of a part of the step moves as the model grows."""
     config = LlamaConfig(**SMALL | {"vocab_size": 20_000}, num_hidden_layers=24)
     job = Workload(text_of(config), 1, 256)
-    deep, whole = workload.run(job).memory, workload._run(job, *workload.config_of(job), 24).memory
+    deep, whole = step_trace.run(job).memory, step_trace._run(job, *step_trace.config_of(job.model, job.length), 24).memory
     assert [peak for peak, _ in deep.parts] == [pytest.approx(peak, rel=0.002) for peak, _ in whole.parts]
     weights = whole.peak_by_category["parameters"]
     assert all(part.get("gradients", 0) <= 1.001 * weights for _, part in deep.parts)
@@ -54,7 +54,7 @@ def test_the_text_part_of_a_model_with_images_is_traced_and_the_rest_is_named():
     config = Gemma3Config(text_config=GEMMA.to_dict())
     text, left_out = config_file.language_model(config)
     assert left_out == "vision" and isinstance(text, Gemma3TextConfig)
-    assert workload.run(Workload(text_of(config), 1, 16)).parameters == on_meta(GEMMA)
+    assert step_trace.run(Workload(text_of(config), 1, 16)).parameters == on_meta(GEMMA)
 
 
 @pytest.mark.parametrize(

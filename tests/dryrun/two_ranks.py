@@ -13,7 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun import strategies
+from dryrun import rank_setup
 from dryrun.collectives import RankTracker
 from dryrun.tracing import OPTIMIZERS, language_batch
 
@@ -22,7 +22,7 @@ SETTLE = 0.2  # seconds: gloo's threads release their last buffer a little after
 
 def distributed(model, strategy, mesh, buckets):
     if strategy == "tp":
-        strategies.split(model, mesh, False)
+        rank_setup.split(model, mesh, False)
     elif strategy == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1)
 
@@ -32,7 +32,7 @@ def distributed(model, strategy, mesh, buckets):
 
         model.register_comm_hook(None, hook)
     else:
-        strategies.shard(model, mesh, torch.bfloat16, torch.float32, keep=strategy == "fsdp2_keep")
+        rank_setup.shard(model, mesh, torch.bfloat16, torch.float32, keep=strategy == "fsdp2_keep")
     return model
 
 
@@ -46,7 +46,7 @@ def steps(config, strategy, number):
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tensor" if strategy == "tp" else "shard",))
     buckets = []
     model = distributed(model, strategy, mesh, buckets)
-    optimizer = strategies.make_optimizer(model, OPTIMIZERS["adamw"])
+    optimizer = rank_setup.make_optimizer(model, OPTIMIZERS["adamw"])
     for _ in range(number):
         buckets.clear()
         with RankTracker(model, optimizer, batch) as tracker:

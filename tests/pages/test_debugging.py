@@ -1,11 +1,14 @@
 """docs/debugging.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
 
 import inspect
+import io
 import json
 import pickle
 import re
+import runpy
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -90,6 +93,13 @@ def test_the_program_reads_a_log_and_names_the_other_processes_of_the_message_on
     verdict = load("debugging/read_oom.py").verdict(error("cuda_oom"))
     assert verdict == "other processes hold 15.3 GiB: nvidia-smi names them"
     assert not run("debugging/read_oom.py").stdout  # an empty log
+
+
+def test_a_message_that_the_log_breaks_over_lines_is_read_whole(monkeypatch, capsys):
+    broken = "step 3\n" + "\n".join(textwrap.wrap(error("cuda_oom"), 60)) + "\nTraceback (most recent call last):\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(broken * 2))
+    runpy.run_path(str(SNIPPETS / "debugging" / "read_oom.py"), run_name="__main__")
+    assert capsys.readouterr().out == 2 * "other processes hold 15.3 GiB: nvidia-smi names them\n"
 
 
 def test_a_list_of_losses_keeps_every_graph_and_a_list_of_numbers_none():
@@ -688,6 +698,15 @@ def test_kernels_of_a_major_number_run_on_later_minor_ones(capability, fits, mon
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"])
     assert f" {'runs' if fits else 'does NOT run'} the kernels" in made.architecture()
+
+
+def test_intermediate_code_runs_on_a_gpu_that_is_newer(monkeypatch):
+    made = load("debugging/environment.py")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "compute_90"])
+    for capability, said in (((12, 0), "runs"), ((8, 0), "does NOT run")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
+        assert f" {said} the kernels" in made.architecture()
 
 
 def test_pytorch_words_a_gpu_without_kernels_as_on_the_page():

@@ -60,7 +60,7 @@ def test_the_package_is_of_the_same_version_and_address_as_the_project():
 
 
 def test_every_option_that_the_page_names_is_one_of_the_command():
-    known = {word for each in ("train", "infer", "plan", "models") for word in re.findall(r"--[\w-]+", printed(f"dryrun {each} --help"))}
+    known = {word for each in ("train", "infer", "plan", "models", "validate") for word in re.findall(r"--[\w-]+", printed(f"dryrun {each} --help"))}
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGE)) <= known
 
 

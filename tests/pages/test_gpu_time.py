@@ -10,9 +10,10 @@ import sys
 import pytest
 from programs import ROOT, SNIPPETS
 
-from dryrun import fit, judged, published, timing
+from dryrun import timing
 from dryrun.hardware import ACCELERATORS, accelerator
 from evidence import records
+from fitting import held_out, judged, published
 
 COMMAND = (SNIPPETS / "gpu_time" / "predict.sh").read_text().splitlines()[2]
 ROWS = {row["id"]: row for row in published.rows()}
@@ -44,7 +45,7 @@ def test_a_class_of_small_rows_is_traced_again_to_what_the_page_judges():
         size = (row.get("config") or {}).get("layers", 24)
         if one.klass not in chosen and size <= 32:
             chosen[one.klass] = row
-    data = fit.judged(list(chosen.values())[:TRACED_AGAIN])
+    data = held_out.predictable(list(chosen.values())[:TRACED_AGAIN])
     assert len(data.rows) == min(TRACED_AGAIN, len(chosen)) >= 5
     for again in judged.judge(data):
         assert again.seconds == pytest.approx(stored[again.id].seconds, rel=0.02), again.id
@@ -118,7 +119,7 @@ def test_rows_are_judged_by_constants_that_their_own_source_had_no_part_in():
     stored = {one.id: one for one in judged.read()}
     rows = [ROWS[name] for name in stored if ROWS[name]["source"] == "mosaicml/llm-foundry"][:3]
     assert rows and held["mosaicml/llm-foundry"] != constants
-    data = fit.judged(rows)
+    data = held_out.predictable(rows)
     for row, with_its_source in zip(data.rows, data.runs.seconds(constants), strict=True):
         assert with_its_source != pytest.approx(stored[row["id"]].seconds, rel=1e-4)
 

@@ -12,9 +12,9 @@ from programs import SNIPPETS, run, too_much_to_read
 from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
 
-from dryrun import bench, hardware
+from dryrun import bench, bench_report, hardware
 from dryrun.answer import answer, usable, verdict
-from dryrun.rows import Setting
+from dryrun.setting import Setting
 from dryrun.workload import Workload
 from evidence import records
 from evidence.site import accelerators
@@ -303,7 +303,7 @@ def test_no_cache_holds_what_the_benchmark_computes_and_copies():
 
 
 def test_what_is_normal_for_a_gpu_is_little_with_few_watts_and_nearly_all_on_a_geforce():
-    share = {key: bench.usual(key)[0] for key in ("t4", "l4", "a10", "rtx-4090", "h100-sxm5")}
+    share = {key: bench_report.usual(key)[0] for key in ("t4", "l4", "a10", "rtx-4090", "h100-sxm5")}
     assert max(share[key] for key in ("t4", "l4", "a10")) < 0.5 < 0.6 < share["h100-sxm5"] < 0.72 < 0.95 < share["rtx-4090"]
 
 

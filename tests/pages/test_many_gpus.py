@@ -18,7 +18,7 @@ from dryrun import communication
 from dryrun.hardware import accelerator, bytes_per_second
 from dryrun.planner import plan
 from dryrun.ranks import rank_step
-from dryrun.workload import traced
+from dryrun.traces import traced
 from evidence.launch import run_ranks
 
 FOLDER = SNIPPETS / "many_gpus"

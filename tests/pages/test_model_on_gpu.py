@@ -16,7 +16,8 @@ from dryrun.adapters import FourBitLinear
 from dryrun.answer import answer
 from dryrun.gpu_operators import GpuOperators
 from dryrun.hardware import accelerator
-from dryrun.rows import Setting
+from dryrun.memory_trace import Trace
+from dryrun.setting import Setting
 from dryrun.tracker import Tracker
 from dryrun.workload import Workload
 from evidence import records
@@ -132,7 +133,7 @@ def step_of_the_recipe(layers, length, bits, folder):
                 tracker.part()
             optimizer.step()
             tracker.part()
-    found = tracing.Trace()
+    found = Trace()
     found.take(tracker)
     return found
 
@@ -140,7 +141,7 @@ def step_of_the_recipe(layers, length, bits, folder):
 @pytest.mark.parametrize("bits, method, loss", [(4, "QLoRA", "whole"), (16, "LoRA, bf16", "whole")])
 def test_the_memory_beside_the_recipe_is_that_of_its_own_program(bits, method, loss, tmp_path):
     few, all_layers = (2, 4), models.configuration("qwen3-8b", 2048)[1].num_hidden_layers
-    program = depth.line_of([step_of_the_recipe(n, 2048, bits, tmp_path) for n in few], few, all_layers, tracing.Trace())
+    program = depth.line_of([step_of_the_recipe(n, 2048, bits, tmp_path) for n in few], few, all_layers, Trace())
     expected = device_memory.on_device(program.peak, timing.fitted()["memory"], context=True, reserved=True) / 2**30
     assert needed(method, loss)["2,048"]["needed"] == pytest.approx(expected, rel=0.01)
     if bits == 4:

@@ -11,8 +11,10 @@ import sys
 
 import numpy as np
 
-from . import published, timing
-from .fit import groups_of, judged, of_group, pairs_of
+from dryrun import timing
+
+from . import published
+from .held_out import groups_of, of_group, pairs_of, predictable, prediction_errors
 from .judged import UNSEEN, medians
 
 TITLE = f"{'':34}{'rows':>5} {'median':>8} {'p90':>8} {'bias':>8} {'low-high':>9}"
@@ -24,13 +26,13 @@ def main(path=None):
         rows = read(path)
     except (OSError, ValueError, RecursionError) as error:
         sys.exit(f"error: {' '.join(str(error).split())[:300]}")
-    data = judged(rows)
+    data = predictable(rows)
     for problem in data.problems:
         print(f"error: {problem}", file=sys.stderr)
     if not data.rows:
         sys.exit("error: no row of these can be predicted: see the lines above")
     if path:
-        report(data, timing.prediction_errors(data, timing.fitted()["constants"]))
+        report(data, prediction_errors(data, timing.fitted()["constants"]))
     else:
         cross_validated(data)
     return 0
@@ -70,7 +72,7 @@ def held_out(data, constants, of):
     errors, inside = np.zeros(len(groups)), np.zeros(len(groups), bool)
     for group in set(groups):
         mine = groups == group
-        found = timing.prediction_errors(data, of_group(constants, group))
+        found = prediction_errors(data, of_group(constants, group))
         errors[mine], inside[mine] = found[0][mine], found[1][mine]
     return errors, inside
 

@@ -1,6 +1,6 @@
 """What each published row was predicted to take, by constants that had not seen it.
 
-`dryrun fit` writes `data/judged.json` after the constants, so that a page can show every error without tracing
+`make fit` writes `fitting/data/judged.json` after the constants, so that a page can show every error without tracing
 hundreds of models. A test traces some of the rows again and compares.
 """
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from . import timing
-from .fit import family_of, fold_of, judged, of_group, pairs_of, source_of
+from dryrun import timing
+
+from .held_out import family_of, fold_of, of_group, pairs_of, predictable, source_of
 
 PATH = Path(__file__).with_name("data") / "judged.json"
 UNSEEN = {"fold": fold_of, "source": source_of, "family": family_of}  # what the constants had no part of
@@ -76,7 +77,7 @@ def _median(errors):
 
 
 def judge(data):
-    """[Judged] of rows that `fit.judged` has traced, in their order."""
+    """[Judged] of rows that `held_out.predictable` has traced, in their order."""
     seconds = {name: np.zeros(len(data.rows)) for name in UNSEEN}
     classes = [None] * len(data.rows)
     for name, of in UNSEEN.items():
@@ -97,7 +98,7 @@ def judge(data):
 
 def write(rows):
     """Judges the published rows that can be traced, and stores what came out."""
-    lines = ",\n".join(json.dumps(list(asdict(one).values())) for one in judge(judged(rows)))
+    lines = ",\n".join(json.dumps(list(asdict(one).values())) for one in judge(predictable(rows)))
     PATH.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 

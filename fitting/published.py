@@ -17,7 +17,7 @@ import math
 import re
 from pathlib import Path
 
-from . import hardware
+from dryrun import hardware
 
 DEFAULT = Path(__file__).with_name("data") / "published.json"
 KINDS = ("train", "forward", "decode", "generate", "memory")
@@ -135,7 +135,7 @@ def _value_problems(row):
         yield f"value: {value!r}: give a number above zero"
         return
     if unit not in SECONDS and unit not in RATES and not WHOLE_RUN.fullmatch(unit):
-        yield f"unit: {unit!r} is not known{_near(unit, [*SECONDS, *RATES])}: see SECONDS and RATES in dryrun/published.py"
+        yield f"unit: {unit!r} is not known{_near(unit, [*SECONDS, *RATES])}: see SECONDS and RATES in fitting/published.py"
         return
     follows = seconds(row)
     if row["seconds"] is None:

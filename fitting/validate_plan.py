@@ -8,12 +8,14 @@ import itertools
 import json
 from dataclasses import dataclass
 
-from . import judged, published, timing
-from .device_memory import states
-from .fit import of_group
-from .planner import plan
+from dryrun import timing
+from dryrun.device_memory import states
+from dryrun.planner import plan
+from dryrun.traces import traced
+
+from . import judged, published
+from .held_out import of_group
 from .rows import run_of
-from .workload import traced
 
 CLOSE = 0.2  # of the published figure
 FASTER = 1.1  # times: strategies nearer to each other than that are about as fast

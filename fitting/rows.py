@@ -4,12 +4,11 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 """
 
 import json
-from dataclasses import dataclass
 
-from .formats import WEIGHT_BYTES
-from .models import is_mixture
-from .roofline import processor
-from .workload import Workload
+from dryrun.formats import WEIGHT_BYTES
+from dryrun.roofline import BEFORE_AMPERE, processor
+from dryrun.setting import Setting
+from dryrun.workload import Workload
 
 # Frameworks that run PyTorch's operators one by one. All others have fused kernels, launched from C++ or CUDA graphs.
 EAGER_FRAMEWORKS = (
@@ -27,54 +26,9 @@ FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
 GRAPHS = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
 OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
 KINDS = {"prefill": "forward"}
-NOT_BEFORE_AMPERE, BEFORE_AMPERE = ("bf16", "fp8", "mxfp8"), ("pascal", "volta", "turing")
+NOT_BEFORE_AMPERE = ("bf16", "fp8", "mxfp8")
 HALF = ("bf16", "fp16", "nf4", "int4", "int8", "fp8", "mxfp8", "q4", "q8")
 OLD_MODELS = ("bert", "vit")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where a workload runs, and how many steps make one measurement."""
-
-    gpu: str
-    gpus: int = 1
-    gpus_per_node: int = 1
-    strategy: str = ""  # "", ddp, zero1, zero2, fsdp2, hsdp
-    tensor: int = 1  # ranks that split a matrix
-    pipeline: int = 1
-    even: bool = True  # stages take equally long; else they have as many layers, and the last one the logits too
-    sequence: int = 1  # ranks that split a sequence
-    experts: int = 1  # ranks that the experts are spread over
-    offload: bool = False  # weights, gradients and optimizer state wait in host memory
-    views: bool = False  # DDP with gradient_as_bucket_view
-    whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
-    accumulation: int = 1
-    optimizer: str = "adamw"
-    state: str = ""  # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits
-    precision: str = "bf16"
-    host: str = "eager"  # what launches: eager, script (TorchScript), c++ or graphs (CUDA graphs)
-    weight_bytes: float = 2.0
-    link: float = 0.0  # bytes/s in one direction, where known
-    network: float = 0.0  # bytes/s of each GPU to other nodes, where known
-    context: int = 0  # tokens in the KV cache when decoding
-    eager_loss: bool = False  # the model is compiled, and the loss that follows it is not
-    attention: str = ""  # "triton": FlashAttention as of 2022, in Triton; "cudnn": kernels made for recent GPUs
-
-    @property
-    def data(self):
-        """Ranks that share the weights out, or repeat them."""
-        return self.gpus // (self.tensor * self.pipeline)
-
-    @property
-    def nodes(self):
-        return max(1, self.gpus // self.gpus_per_node)
-
-    @property
-    def shards(self):
-        """Parts of the optimizer state."""
-        if self.strategy == "hsdp":
-            return max(1, self.gpus_per_node // self.tensor)
-        return self.data if self.strategy in ("fsdp2", "zero1", "zero2") else 1
 
 
 def run_of(row):
@@ -244,22 +198,3 @@ def _parallel(row):
     sharded = "fsdp" in stated or stated.get("zero") == 3 or "fsdp" in str(row.get("klass"))
     strategy = "" if data <= 1 else "fsdp2" if sharded or not stated else "ddp"
     return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline}
-
-
-def klass_of(workload, setting):
-    """The class whose errors a prediction shares."""
-    if workload.kind == "decode":
-        return "decode"
-    if workload.kind == "forward":
-        return "forward"
-    if setting.precision.startswith(("fp8", "mxfp8")):
-        return "fp8"
-    if setting.tensor > 1 or setting.pipeline > 1:
-        return "tensor and pipeline parallel"
-    if is_mixture(workload.model):
-        return "mixture of experts"
-    if workload.four_bit:
-        return "QLoRA"
-    if workload.rank:
-        return "LoRA"
-    return "training, many GPUs" if setting.gpus > 1 else "training, one GPU"

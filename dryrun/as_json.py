@@ -1,0 +1,116 @@
+"""Answers as dictionaries for programs: sizes in GiB, seconds, low and high. `report` says the same in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from . import launch, models
+from .answer import usable
+from .memory_trace import GiB
+
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .inference import Served
+    from .job import Job
+    from .memory_trace import Trace
+    from .planner import Option
+
+
+def step(now: Answer, found: list[tuple[str, str, Answer]]) -> dict[str, Any]:
+    """A training step on GPUs, and the changes that would help."""
+    return {
+        "gpu": now.setting.gpu.key,
+        "gpus": now.setting.gpus,
+        "model": models.title(now.workload.model),
+        "left_out": models.left_out(now.workload.model),
+        "stored_in": models.stored_in(now.workload.model),
+        "parameters": now.traced.parameters,
+        "trained": now.traced.trainable,
+        "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},
+        "expected_gib": now.needed.expected / GiB,
+        "high_gib": now.needed.high / GiB,
+        "gpu_gib": usable(now.setting.gpu) / GiB,
+        "fits": now.fits,
+        "verdict": now.verdict,
+        **asdict(now.prediction),
+        "changes": [
+            {
+                "change": what,
+                "option": option,
+                "fits": then.fits,
+                "tokens_per_second": then.prediction.tokens_per_second,
+                "expected_gib": then.needed.expected / GiB,
+            }
+            for what, option, then in found
+        ],
+    }
+
+
+def traced(found: Trace, job: Job) -> dict[str, Any]:
+    """A training step on one device without a name."""
+    return {
+        "model": models.title(job.model.text),
+        "class": job.model.model_class.__name__,
+        "left_out": job.model.left_out,
+        "stored_in": job.model.stored_in,
+        "parameters": found.parameters,
+        "memory_gib": {name: size / GiB for name, size in found.peak_by_category.items()},
+        "tensors_gib": found.peak_gib,
+        "flops": found.flops,
+    }
+
+
+def options(found: list[Option]) -> list[dict[str, Any]]:
+    """Every strategy of a plan, the best first; low and high are null where nobody published such a step."""
+    return [
+        {
+            "strategy": option.strategy,
+            "fits": option.fits,
+            "expected_gib": option.needed.expected / GiB,
+            "high_gib": option.needed.high / GiB,
+            "gpu_gib": option.size / GiB,
+            "host_gb": option.host / 1e9,
+            "seconds": option.seconds,
+            "low": option.prediction.low if option.judged else None,
+            "high": option.prediction.high if option.judged else None,
+            "tokens_per_second": option.prediction.tokens_per_second,
+            "bound": option.prediction.bound,
+            "verdict": option.verdict,
+            "launch": launch.file_of(option),
+        }
+        for option in found
+    ]
+
+
+def served(found: Served) -> dict[str, Any]:
+    """A generation on GPUs; `speed` is null where none is predicted."""
+    asked, speeds = found.generation, None
+    if found.predicted:
+        first, each = found.prefill, found.decode
+        speeds = {
+            "seconds_to_first_token": first.seconds,
+            "first_low": first.low if found.prefill_judged else None,
+            "first_high": first.high if found.prefill_judged else None,
+            "tokens_per_second": asked.batch / each.seconds,
+            "low": asked.batch / each.high,
+            "high": asked.batch / each.low,
+            "bound": each.bound,
+        }
+    return {
+        "model": models.title(asked.model.text),
+        "left_out": asked.model.left_out,
+        "stored_in": asked.model.stored_in,
+        "parameters": found.traced.parameters,
+        "gpu": found.cluster.gpu.key,
+        "gpus": found.gpus,
+        "weights": asked.weights,
+        "weights_gib": found.weights / GiB,
+        "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
+        "gpu_gib": found.cluster.memory / GiB,
+        "verdict": found.verdict,
+        "fits": found.fits,
+        "users": found.users,
+        "longest": found.longest,
+        "speed": speeds,
+    }

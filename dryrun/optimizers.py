@@ -1,0 +1,56 @@
+"""Optimizers: what their state takes, and what a step of theirs moves. One table for the memory and for the seconds.
+
+Muon is Newton-Schulz on every matrix of a layer, and AdamW on the rest: `torch.optim.Muon` takes matrices alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon, ns_steps: three products each
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """moments: that it keeps of a weight, each as wide as the weight; of a matrix in a layer `of_matrix`.
+    state: bytes for each weight instead, where they are of one width. factored: a row and a column of each matrix in fp32.
+    moved: bytes that a step moves for each fp32 weight; launches: kernels for each tensor, `of_matrix` more for a matrix in a layer."""
+
+    moved: float
+    launches: float
+    moments: int = 2
+    of_matrix: int = 2
+    state: float | None = None
+    factored: bool = False
+
+    @property
+    def orthogonalizes(self) -> bool:
+        """Whether it multiplies matrices."""
+        return self.of_matrix < self.moments
+
+
+# By the names that a reader gives.
+OPTIMIZERS = {
+    "adamw": Optimizer(28, 1 / 40),  # fused: reads weight, gradient and two states, writes weight and states
+    "adamw_foreach": Optimizer(80, 14 / 40),
+    "adamw_loop": Optimizer(80, 14),
+    "adamw_8bit": Optimizer(16, 1, state=2.1),  # two bytes, and a scale for each 256 values
+    "adafactor": Optimizer(40, 12, factored=True),
+    "muon": Optimizer(28, 24, of_matrix=1),
+    "sgd": Optimizer(12, 1 / 40, moments=0, of_matrix=0),
+    "sgd_momentum": Optimizer(20, 3, moments=1, of_matrix=1),
+}
+# By the beginning of the names of published rows, where these are others: "adam4bit-lpmm-rank1".
+PUBLISHED = {
+    "adam_foreach": OPTIMIZERS["adamw_foreach"],
+    "adam8bit-ao": Optimizer(28, 1 / 40, state=2.1),  # of torchao: compiled
+    "adam8bit": OPTIMIZERS["adamw_8bit"],
+    "adamfp8": Optimizer(28, 1 / 40, state=2.1),
+    "adam4bit": Optimizer(28, 1 / 40, state=1.1),
+}
+
+
+def optimizer(name: str) -> Optimizer:
+    """By the name of `OPTIMIZERS` or of a published row; AdamW for all others, which are variants of it."""
+    found = OPTIMIZERS.get(name) or next((row for start, row in PUBLISHED.items() if name.startswith(start)), None)
+    return found or OPTIMIZERS["adamw"]

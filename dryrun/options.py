@@ -1,0 +1,128 @@
+"""The options of the command line: their names, what they take and what they say of nonsense."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import sys
+from typing import NoReturn
+
+from . import hardware
+from .formats import WEIGHT_BYTES
+from .job import ATTENTIONS, LARGEST_COUNT, OBJECTIVES, PRECISIONS
+from .optimizers import OPTIMIZERS
+from .strategies import STRATEGIES
+
+
+def _link(text: str) -> float | str:
+    """GB/s, or a name of `hardware.LINKS`."""
+    if text in hardware.LINKS:
+        return text
+    close = difflib.get_close_matches(text, hardware.LINKS, 1, 0.5)
+    return _above_zero(text, f"GB/s above 0, as a test of it measured them, or a name: {close[0] if close else '100 GbE'!r}")
+
+
+def _above_zero(text: str, meant: str = "a number above 0") -> float:
+    try:
+        value = float(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give {meant}")
+    return value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= LARGEST_COUNT:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give a whole number from 1 to {LARGEST_COUNT:,}")
+    return int(text)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message} (all options: {self.prog} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The parser of all commands but those with parsers of their own."""
+    parser = _Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    for name, summary in (
+        ("train", "does a training step fit, how fast is it, what would help"),
+        ("infer", "does generated text fit, for how many users, how fast"),
+        ("plan", "which strategy on these GPUs, and why the others lose"),
+    ):
+        verb = verbs.add_parser(name, help=summary, description=summary)
+        verb.add_argument("model", help="a name (`dryrun models`), a config.json, or the folder that holds it")
+        _of_gpus(verb, name)
+        if name == "infer":
+            _of_generation(verb)
+        else:
+            _of_step(verb)
+        verb.add_argument("--json", action="store_true", help="print JSON")
+    for name, what in (("models", "models"), ("gpus", "GPUs")):
+        verb = verbs.add_parser(name, help=f"the {what} that are known by name")
+        verb.add_argument("word", nargs="?", default="", help="only names that hold it")
+        verb.add_argument("--json", action="store_true", help="print JSON")
+    for name, summary in (("bench", "measure this machine"), ("validate", "the errors of these predictions")):
+        verbs.add_parser(name, help=summary)
+    return parser
+
+
+def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
+    group = verb.add_argument_group("where it runs")
+    group.add_argument("--gpu", required=name != "train", help="rtx-4090, l4, t4, a100-sxm4-80, ... (`dryrun gpus`)")
+    group.add_argument("--gpus", type=_positive, default=1, help="how many (default: 1)")
+    if name == "infer":
+        return
+    group.add_argument("--gpus-per-node", type=_positive, default=8, help="(default: 8)")
+    group.add_argument("--link", type=_link, metavar="GB/S", help="between GPUs of a node, in one direction: measured, or a name")
+    group.add_argument("--network", type=_link, metavar="GB/S", help="of one adapter to other nodes: measured, or a name")
+    group.add_argument("--adapters", type=_positive, default=1, help="network adapters of a node, where --network is given (default: 1)")
+    if name == "plan":
+        group.add_argument("--host-memory", type=_above_zero, metavar="GB", help="of each node, for strategies with offload")
+        group.add_argument("--launch", metavar="FILE", help="write the configuration of accelerate launch for the first strategy")
+        group.add_argument("--only", metavar="STRATEGY", help="one strategy alone, such as FSDP2")
+        return
+    group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
+    group.add_argument("--machine", metavar="FILE", help="rates of this machine, by dryrun bench --json; in place of --gpu")
+    group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
+    group.add_argument("--tokens", type=_above_zero, metavar="N", help="hours for so many tokens, such as 1e9")
+    group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens: the cost")
+
+
+def _of_step(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("what runs")
+    group.add_argument("--batch", type=_positive, default=1, help="sequences of a GPU in a micro-batch (default: 1)")
+    group.add_argument("--length", "--sequence", type=_positive, default=2048, help="tokens of a sequence (default: 2048)")
+    group.add_argument("--accumulation", type=_positive, default=1, help="micro-batches of a step (default: 1)")
+    group.add_argument("--dtype", choices=PRECISIONS, default="bf16", help="of the weights; mixed: fp32 weights, bf16 autocast")
+    group.add_argument("--checkpointing", action="store_true", help="activation checkpointing in every layer")
+    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    group.add_argument("--objective", choices=OBJECTIVES, default="sft", help="dpo: a sequence is a pair then; grpo: give --new (default: sft)")
+    group.add_argument("--new", type=_positive, default=0, help="of grpo: tokens of a sequence that are written, at its end")
+    group.add_argument("--attention", choices=ATTENTIONS, default="auto", help="kernel (default: what CUDA chooses)")
+    adapters = group.add_mutually_exclusive_group()
+    adapters.add_argument("--lora", type=_positive, nargs="?", const=16, metavar="RANK", help="adapters on every linear layer (rank: 16)")
+    adapters.add_argument("--qlora", type=_positive, nargs="?", const=16, metavar="RANK", help="and weights in 4 bits (rank: 16)")
+    group.add_argument("--compile", action="store_true", help="torch.compile")
+    group.add_argument("--fused-loss", action="store_true", help="a cross entropy that keeps no logits")
+
+
+def _of_generation(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("what runs")
+    group.add_argument("--prompt", type=_positive, default=1024, help="tokens of a prompt (default: 1024)")
+    group.add_argument("--new", type=_positive, default=256, help="tokens of an answer (default: 256)")
+    group.add_argument("--batch", type=_positive, default=1, help="sequences at once (default: 1)")
+    group.add_argument("--weights", choices=WEIGHT_BYTES, default="bf16", help="format of the weights (default: bf16)")
+
+
+def first_given(options: argparse.Namespace, names: tuple[str, ...]) -> str | None:
+    """The first of these options of `train` that was given, as it is typed; None where none was."""
+    defaults = parser("").parse_args(["train", "gpt2"])
+    changed = (name for name in names if getattr(options, name) != getattr(defaults, name))
+    return next((f"--{name.replace('_', '-')}" for name in changed), None)

@@ -1,0 +1,260 @@
+"""Traces a `Workload`: the model's own code on fake tensors, as kernels, parameters and memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface
+from transformers.initialization import no_init_weights
+
+from . import adapters, caches, depth, models, tracing
+from .fusion import eager, fused
+from .gpu_operators import GpuOperators
+from .kernels import deep
+from .memory_trace import Trace
+from .recorder import Recorder
+from .tracker import Tracker
+from .workload import Experts, Traced, Workload
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+OLD_ATTENTION = "attention_of_2020"
+FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
+
+
+def config_of(model: str, length: int = 0) -> tuple[type[PreTrainedModel], Any]:
+    """(transformers class, configuration) of a model by name, or by its config.json or sizes as text, with positions for a sequence."""
+    if not model.startswith("{"):
+        return models.configuration(model, length)
+    values = json.loads(model)
+    return models.of_config(values, length) if "model_type" in values else models.from_sizes(values, length)
+
+
+@lru_cache(maxsize=64)
+def parameters(model: str) -> int:
+    """How many parameters the traced part of a model has, by name or by the text of a config.json."""
+    model_class, config = config_of(model)
+    with torch.device("meta"), no_init_weights():
+        model = tracing.build_model(model_class, config, torch.bfloat16, "eager")
+        model.tie_weights()  # type: ignore[attr-defined]  # what building without initial values leaves out
+        return sum(p.numel() for p in model.parameters())  # type: ignore[attr-defined]
+
+
+def run(workload: Workload) -> Traced:
+    """Traces the workload. Where all layers are alike, a deep model is the line through two shallow ones; where they are not, or
+    where the peak would move as the model grows, every layer runs."""
+    model_class, config = config_of(workload.model, workload.length)
+    number = layers_of(config)
+    few = FEW_LAYERS
+    state = caches.state(model_class, config) if workload.kind == "decode" else 0
+    if number > few[1] and _alike(model_class, config.to_json_string(use_diff=False), config):
+        low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
+        if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):  # type: ignore[arg-type]
+            return replace(_deep(low, high, few, number), state=state, experts=experts_of(config))
+    return replace(_run(workload, model_class, config, number), state=state, experts=experts_of(config))
+
+
+def _deep(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Traced:
+    result = copy.copy(high)
+    share = (number - few[0]) / (few[1] - few[0])
+    result.kernels = deep(low.kernels, high.kernels, few, number)
+    result.matrices = {
+        shape: round(low.matrices.get(shape, 0) + (count - low.matrices.get(shape, 0)) * share) for shape, count in high.matrices.items()
+    }
+    for name in ("parameters", "trainable", "tensors", "factored", "keys", "window_keys", "weight_bytes"):
+        first, last = getattr(low, name), getattr(high, name)
+        setattr(result, name, round(first + (last - first) * share))
+    result.layers = number
+    if high.memory is not None:
+        result.memory = depth.line_of([low.memory, high.memory], few, number, Trace())  # type: ignore[list-item]
+    return result
+
+
+_ALIKE: dict[tuple[type[PreTrainedModel], str], bool] = {}
+
+
+def _alike(model_class: type[PreTrainedModel], text: str, config: Any) -> bool:
+    """Whether all layers of a model have the same weights and the same kind of attention. Kept by the text of its configuration."""
+    if (model_class, text) not in _ALIKE:
+        with torch.device("meta"), no_init_weights():
+            layers = tracing.layers_of(tracing.build_model(model_class, config, torch.bfloat16, "eager"))
+        shapes = {tuple((name, tuple(p.shape)) for name, p in layer.named_parameters()) for layer in layers}
+        _ALIKE[model_class, text] = len(shapes) == 1 and len(set(getattr(config, "layer_types", None) or [""])) == 1
+    return _ALIKE[model_class, text]
+
+
+def experts_of(config: Any) -> Experts | None:
+    """The `Experts` of a mixture, or None."""
+    number = next((found for name in models.EXPERTS if (found := getattr(config, name, None))), None)
+    if not number:
+        return None
+    layers = config.num_hidden_layers - (getattr(config, "first_k_dense_replace", None) or 0)
+    width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+    return Experts(3 * config.hidden_size * width * number * layers, config.num_experts_per_tok, number)
+
+
+def heads_of(config: Any) -> tuple[int, int, int]:
+    """(attention heads, the fewest that a split must divide, those in the cache): latent attention keeps one vector for all heads."""
+    heads = getattr(config, "num_attention_heads", None) or getattr(config, "n_head", None) or 1
+    of_keys = getattr(config, "num_key_value_heads", None) or heads
+    return heads, of_keys, 1 if getattr(config, "kv_lora_rank", None) else of_keys
+
+
+def layers_of(config: Any) -> int:
+    return getattr(config, "num_hidden_layers", None) or config.n_layer
+
+
+def _with_layers(config: Any, number: int) -> Any:
+    config = depth.with_layers(config, number)
+    if len(getattr(config, "layer_types", None) or ()) > number:
+        config.layer_types = config.layer_types[:number]
+    return config
+
+
+def _run(workload: Workload, model_class: type[PreTrainedModel], config: Any, number: int) -> Traced:
+    attention = _attention(workload, model_class)
+    autocast = getattr(torch, workload.autocast) if workload.autocast else None
+    result = Traced(layers=number)
+    with tracing.fake(), no_init_weights(), GpuOperators("auto"):
+        model = tracing.build_model(model_class, config, getattr(torch, workload.weights), attention)
+        model.tie_weights()  # what building without initial values leaves out
+        if workload.kind == "train":
+            _train(workload, model, autocast, result)
+        else:
+            _forward(workload, model, autocast, result)
+    result.parameters = sum(p.numel() for p in model.parameters()) + sum(
+        2 * b.numel() for n, b in model.named_buffers() if n.endswith("packed")
+    )
+    changed = [p for p in model.parameters() if p.requires_grad]
+    result.trainable, result.tensors = sum(p.numel() for p in changed), len(changed)
+    result.factored = sum(sum(p.shape) if p.dim() == 2 else p.numel() for p in changed)
+    in_layers = (p for layer in tracing.layers_of(model) for p in layer.parameters() if p.requires_grad and p.dim() == 2)
+    result.matrices = dict(Counter(tuple(p.shape) for p in in_layers))
+    result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
+    result.model_class, result.tied = model_class.__name__, bool(getattr(config, "tie_word_embeddings", False))
+    result.heads, result.split_heads, result.cache_heads = heads_of(config)
+    result.keys, result.window_keys, result.window = caches.of_tokens(config, number)
+    return result
+
+
+def _attention(workload: Workload, model_class: type[PreTrainedModel]) -> str:
+    """The `attn_implementation` of transformers; some models have only the one that writes all scores."""
+    if workload.attention == "old":
+        return OLD_ATTENTION
+    if not model_class._supports_sdpa:
+        return "eager"
+    return tracing.implementation("eager" if workload.attention == "eager" else "auto")
+
+
+def _train(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+    try:
+        _step(workload, model, autocast, result)
+    except AttributeError as error:
+        if "FourBitLinear" in str(error):
+            what = "this model's own code reads the weights of a layer, which are packed in 4 bits then"
+            raise ValueError(f"QLoRA: {what}: take LoRA") from error
+        raise
+
+
+def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+    model.train()
+    if workload.rank:
+        # Without autocast peft still keeps the adapters in fp32; frameworks that train in pure bf16 do not.
+        adapters.apply(model, workload.rank, workload.targets, four_bit=workload.four_bit)
+    if workload.checkpointing:
+        tracing.checkpoint_layers(model, workload.checkpointing)
+    optimizer = tracing.OPTIMIZERS["adamw"]([p for p in model.parameters() if p.requires_grad])
+    tracing.create_state(model, optimizer)
+    batch = inputs(workload, model)
+    if workload.loss == "sum":
+        batch.pop("labels", None)
+    recorder = Recorder()
+    result.memory = Trace(parameters=sum(p.numel() for p in model.parameters()))
+    with Tracker(model, optimizer, batch) as tracker:
+        tracing.end_part_in_mid_backward(model, tracker)
+        with recorder:
+            with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+                out = model(**batch)
+                loss = out.logits.sum() if workload.loss == "sum" else out.loss
+            del out
+            result.memory.after_forward = tracker.snapshot()
+            tracker.part()
+            loss.backward()
+            del loss
+            tracker.part()
+        optimizer.step()
+        optimizer.zero_grad()
+        tracker.part()
+    result.memory.take(tracker)
+    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+
+
+def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+    model.eval()
+    if workload.four_bit:
+        adapters.apply(model, workload.rank, workload.targets, four_bit=True)
+    batch = inputs(workload, model)
+    batch.pop("labels", None)
+    for name in ("start_positions", "end_positions"):
+        batch.pop(name, None)
+    recorder = Recorder()
+    with torch.no_grad(), recorder, torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+        model(**batch)
+    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+    weights = {id(p): p.numel() for p in model.parameters() if p.dim() == 2}
+    embedding = model.get_input_embeddings()
+    tied = getattr(model.config, "tie_word_embeddings", False)
+    unread = embedding.weight.numel() if isinstance(embedding, nn.Embedding) and not tied else 0
+    result.weight_bytes = sum(weights.values()) - unread
+
+
+def inputs(workload: Workload, model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Fake inputs of the kind that the model takes."""
+    dtype = next(model.parameters()).dtype
+    length = 1 if workload.kind == "decode" else workload.length
+    if hasattr(model.config, "image_size"):
+        side = model.config.image_size
+        batch = {"pixel_values": torch.zeros(workload.batch, 3, side, side, dtype=dtype)}
+        if type(model).__name__.endswith("Classification"):
+            batch["labels"] = torch.zeros(workload.batch, dtype=torch.long)
+        return batch
+    ids = torch.zeros(workload.batch, length, dtype=torch.long)
+    if type(model).__name__.endswith("QuestionAnswering"):
+        ends = torch.zeros(workload.batch, dtype=torch.long)
+        return {"input_ids": ids, "start_positions": ends, "end_positions": ends}
+    if not type(model).__name__.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel", "Classification")):
+        return {"input_ids": ids}
+    return tracing.language_batch(model, workload.batch, length)
+
+
+def _old_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention as written until 2023: divide, add the mask, softmax and dropout are kernels of their own."""
+    scores = torch.matmul(query, key.transpose(-1, -2))
+    scores = scores / math.sqrt(query.shape[-1])
+    if "bert" in type(module).__module__:
+        scores = scores + torch.zeros(query.shape[0], 1, 1, key.shape[2], dtype=query.dtype)
+    weights = nn.functional.softmax(scores, dim=-1)
+    weights = nn.functional.dropout(weights, p=dropout, training=module.training)
+    out = torch.matmul(weights, value)
+    return out.transpose(1, 2).contiguous(), weights
+
+
+AttentionInterface.register(OLD_ATTENTION, _old_attention)

@@ -1,0 +1,73 @@
+"""The trace of a workload, from the user's cache folder or made now.
+
+A `Workload` says all that its kernels depend on, so its text is the key of the cache. The key also holds the code of the modules that
+trace: a change of theirs makes a new trace.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+from dataclasses import replace
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import models
+
+if TYPE_CHECKING:
+    from .workload import Traced, Workload
+
+TRACING = ("kernels.py", "recorder.py", "fusion.py", "workload.py", "step_trace.py", "memory_trace.py", "adapters.py", "tracing.py",
+           "tracker.py", "gpu_operators.py", "depth.py", "models.py", "config_file.py", "caches.py")  # fmt: skip
+
+
+def traced(workload: Workload) -> Traced:
+    """The workload's trace, from the cache or made now. The forward passes of a reference are traced apart, and added."""
+    if not workload.references:
+        return _kept(workload)
+    step = _kept(replace(workload, references=0))
+    forward = _kept(replace(workload, references=0, kind="forward", rank=0 if not workload.four_bit else workload.rank, checkpointing=0))
+    return replace(step, kernels=step.kernels.plus(forward.kernels, workload.references))
+
+
+def _kept(workload: Workload) -> Traced:
+    path = cache_folder() / f"{_key(workload)}.pickle"
+    if path.is_file():
+        with contextlib.suppress(Exception), path.open("rb") as file:  # a damaged file is traced again
+            return pickle.load(file)
+    from .step_trace import run  # torch, for the model's own code
+
+    result = run(workload)
+    with contextlib.suppress(OSError):  # a folder that cannot be written costs a trace the next time, and no answer
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(result))
+        partial.replace(path)
+    return result
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("DRYRUN_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dryrun" / _code()
+
+
+def _key(workload: Workload) -> str:
+    text = repr(workload)
+    if not workload.model.startswith("{"):
+        text += json.dumps(models.values_of(workload.model), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    here = Path(__file__).parent
+    text = "".join(
+        ast.dump(ast.parse((here / name).read_text(encoding="utf-8"))) for name in TRACING
+    )  # without comments
+    return hashlib.sha256(f"{version('torch')} {version('transformers')} {text}".encode()).hexdigest()[:12]

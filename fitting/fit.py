@@ -1,0 +1,181 @@
+"""Fits the constants of the roofline to published measurements: `python -m fitting`, or `make fit`.
+
+No row is judged by constants that it helped to fit. The usable rows are divided into folds at random. Each fold gets
+constants from the rows of the other folds. The same is done for each source and each GPU family, which is harder.
+`dryrun/data/constants.json` keeps the constants of all rows (for predictions), those of each fold (for `validate`), and the errors
+of rows of unseen sources (for low and high).
+"""
+
+import datetime
+import json
+import random
+
+import numpy as np
+
+from dryrun import timing
+from dryrun.models import is_mixture
+
+from . import published
+from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictable, source_of, unseen
+from .peaks import memory_constants, peaks
+
+START = {
+    "product": 0.72, "product_recent": 0.85, "product_fp32": 0.85, "attention_forward": 0.6, "attention_backward": 0.5,
+    "attention_recent": 0.7, "attention_triton": 0.5, "attention_cudnn": 0.7, "bandwidth": 0.7, "overlap": 0.4,
+    "launch": 5e-6, "dispatch": 12e-6, "script": 9e-6,
+    "power_limited": 0.6,
+    "half_rate": 1.3,
+    "bandwidth_gddr": 1.2,
+    "bandwidth_large_cache": 1.3,
+    "product_fp8": 0.7,
+    "decode_dispatch": 15e-6,
+    "unpack": 4, "contention": 1.05, "link": 0.6, "streaming": 0.8, "decode_launch": 6e-6,"graph_launch": 3e-6,
+}  # fmt: skip
+MEANING = {
+    "product": "share of the 16-bit or TF32 peak that matrix products reach after padding to tiles and waves",
+    "product_recent": "times this on Hopper and data-center Blackwell",
+    "product_fp32": "share of the fp32 peak that matrix products without tensor cores reach",
+    "attention_forward": "share of the 16-bit peak that fused attention reaches, forward",
+    "attention_backward": "share of the 16-bit peak that fused attention reaches, backward",
+    "attention_recent": "times this on Hopper and data-center Blackwell",
+    "attention_triton": "times this with FlashAttention of 2022, written in Triton",
+    "attention_cudnn": "times this on Hopper and data-center Blackwell, with the kernels of NVIDIA's own libraries",
+    "bandwidth": "share of the memory bandwidth that kernels reach",
+    "overlap": "share of the shorter of mathematics and memory time that is added to the longer",
+    "launch": "seconds that each kernel adds on the GPU",
+    "dispatch": "seconds of CPU for each operator that launches, in eager PyTorch",
+    "script": "seconds of CPU for each operator that launches, in TorchScript",
+    "power_limited": "share of the boost clock that GPUs of 160 W or less keep in matrix products",
+    "half_rate": "times this share of the peak on GeForce, whose 16-bit peak with fp32 sums is half of what its tensor cores do",
+    "bandwidth_gddr": "times this share of the memory bandwidth on GPUs with GDDR",
+    "bandwidth_large_cache": "and on those with GDDR and an L2 cache of 24 MB or more",
+    "product_fp8": "times this share of the fp8 peak: scaling and casting come on top",
+    "decode_dispatch": "seconds of CPU for each operator of a decoded token, in eager PyTorch",
+    "unpack": "fp32 operations that a weight of fewer than 16 bits costs when decoding, beside those of its product",
+    "contention": "how much longer kernels take while collectives run",
+    "link": "share of a link's peak that collectives reach",
+    "streaming": "share of the memory bandwidth that long streams reach: weights when decoding, an optimizer's step",
+    "decode_launch": "seconds that each kernel of a decoded token adds, launched from C++ or eager PyTorch",
+    "graph_launch": "and in CUDA graphs",
+}
+AT_MOST_ONE = {"product", "product_fp32", "attention_forward", "attention_backward", "bandwidth", "overlap", "power_limited",
+               "link", "streaming", "product_recent", "attention_recent", "attention_triton", "attention_cudnn"}  # fmt: skip
+ROUNDS = 8
+MOVES = 100  # of several constants at once, in each round
+FIRST_STEP, SHRINK = 0.25, 0.7
+LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
+TUNED = {
+    "training, one GPU",
+    "training, many GPUs",
+    "forward",
+    "decode",
+    "fp8",
+}  # the classes that the constants are fitted on
+
+
+def fit(data, chosen, start=START, free=None, rounds=ROUNDS):
+    """Constants that make the mean error of the chosen rows small: one at a time, in shrinking steps."""
+    chosen = np.asarray(chosen) & np.isin(data.classes, list(TUNED))
+    weights = weights_of(data)[chosen]
+    mine = data.runs.only(np.flatnonzero(chosen))
+    measured = data.measured[chosen]
+
+    def loss(constants):
+        errors = np.abs(np.log(mine.seconds(constants) / measured))
+        return float(np.average(np.minimum(errors, LARGEST_ERROR), weights=weights))
+
+    constants, step = dict(start), FIRST_STEP
+    best, source = loss(constants), random.Random(0)
+    for _ in range(rounds):
+        for name in free or constants:
+            for factor in (1 + step, 1 / (1 + step)):
+                while True:
+                    tried = {**constants, name: constants[name] * factor}
+                    if name in AT_MOST_ONE and tried[name] > 1:
+                        break
+                    now = loss(tried)
+                    if now >= best - 1e-6:
+                        break
+                    constants, best = tried, now
+        for names, signs in _several(list(free or constants), source):
+            tried = {**constants, **{name: constants[name] * (1 + step) ** sign for name, sign in zip(names, signs)}}
+            if all(tried[name] <= 1 for name in AT_MOST_ONE & set(names)) and (now := loss(tried)) < best - 1e-6:
+                constants, best = tried, now
+        step *= SHRINK
+    return constants
+
+
+def _several(names, source):
+    """Moves of two or three constants at once: where two explain the same seconds, moving one alone gains nothing."""
+    for _ in range(MOVES):
+        chosen = source.sample(names, min(len(names), source.choice((2, 3))))
+        yield chosen, [source.choice((-1, 1)) for _ in chosen]
+
+
+def weights_of(data):
+    """Rows of one table weigh less the more there are: a host measured often is no better known."""
+    tables = [table_of(row) for row in data.rows]
+    count = {name: tables.count(name) for name in set(tables)}
+    return np.array([count[name] ** -0.5 for name in tables])
+
+
+def table_of(row):
+    return str(row.get("group") or row.get("path") or row["id"])
+
+
+def everything(rows):
+    """What `dryrun/data/constants.json` holds."""
+    data = predictable(rows)
+    held = {}
+    for name, of in (("fold", fold_of), ("source", source_of), ("family", family_of)):
+        groups = groups_of(data, of)
+        held[name] = {group: _rounded(fit(data, groups != group)) for group in sorted({*groups, OTHERS})}
+    return {
+        "fitted": datetime.date.today().isoformat(),
+        "rows": len(data.rows),
+        "meaning": MEANING,
+        "constants": _rounded(fit(data, np.ones(len(data.rows), bool))),
+        "held_out": held,
+        "memory": memory_constants(peaks(rows)),
+        "errors": band_errors(data, held["source"]),
+        "mixture_decoding_errors": mixture_decoding_errors(data, held["source"]),
+        "ratio_errors": ratio_errors(data, held["source"]),
+    }
+
+
+def band_errors(data, held):
+    """{class: {source: errors of its rows, by constants that had not seen it}}: low and high come from these."""
+    found = {}
+    for row, error, klass in zip(data.rows, *unseen(data, held, source_of), strict=True):
+        found.setdefault(klass, {}).setdefault(source_of(row), []).append(round(float(error), 3))
+    return {klass: dict(sorted(by_source.items())) for klass, by_source in sorted(found.items())}
+
+
+def mixture_decoding_errors(data, held):
+    """Errors of decoded tokens of a mixture of experts, by constants that had not seen the row's source: they are larger than those of
+    other decoding, and few."""
+    errors, classes = unseen(data, held, source_of)
+    mixtures = [is_mixture(workload.model) for workload, _ in data.runs.runs]
+    chosen = zip(errors, classes, mixtures, strict=True)
+    return sorted(round(float(error), 3) for error, klass, mixture in chosen if klass == "decode" and mixture)
+
+
+def ratio_errors(data, held):
+    """{change: sorted errors of its effect}, on rows whose source the constants had not seen. A ratio is of one GPU."""
+    errors, _ = unseen(data, held, source_of)
+    pairs = pairs_of(data.rows, errors)
+    return {change: sorted(round(error, 3) for error in found) for change, found in pairs.items() if change != "gpu"}
+
+
+def _rounded(constants):
+    return {name: float(f"{value:.3g}") for name, value in constants.items()}
+
+
+def main():
+    """Writes dryrun/data/constants.json."""
+    result = everything(published.rows())
+    text = json.dumps(result, indent=1)
+    timing.CONSTANTS.write_text(text + "\n", encoding="utf-8")
+    timing.fitted.cache_clear()
+    print(f"{timing.CONSTANTS}: {result['rows']} rows; {json.dumps(result['constants'])}")
+    return 0

@@ -1,0 +1,153 @@
+"""Published peaks of memory, and the constants of what comes on top of the tensors."""
+
+import contextlib
+import itertools
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dryrun import device_memory
+from dryrun.hardware import accelerator
+from dryrun.traces import traced
+
+from .held_out import fold_of
+from .rows import run_of
+
+WORKSPACES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)  # GiB, tried for what comes on top of the tensors
+ROUNDINGS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)  # share
+LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
+
+
+@dataclass
+class Peaks:
+    """Published peaks and the tensors that the same steps hold by their trace."""
+
+    rows: list = field(default_factory=list)
+    least_context: float = math.inf  # GiB by which the driver's figure exceeds the allocator's, where a row prints both
+    tensors: list = field(default_factory=list)  # bytes
+    certain: list = field(default_factory=list)  # bytes of them that are no guess
+    measured: list = field(default_factory=list)  # bytes
+    context: list = field(default_factory=list)  # whether the CUDA context is in the published figure
+    reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
+    bands: list = field(default_factory=list)  # the name of the band that each belongs to
+    failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, certain ones, bytes of the GPU)]}
+
+    def add(self, row):
+        """Adds what the row says, if it is a peak whose kind is known and whose step can be traced."""
+        kind, size = kind_of(row), gib(row)
+        if kind is None or not size:
+            return
+        try:
+            workload, setting = run_of(row)
+            categories = device_memory.tensors(traced(workload), workload, setting)
+        except Exception:  # `predictable` names the row
+            return
+        driver = driver_gib(row)
+        if driver:
+            self.least_context = min(self.least_context, driver - size)
+        self.rows.append(row)
+        self.tensors.append(sum(categories.values()))
+        self.certain.append(device_memory.certain(categories))
+        self.measured.append(size * device_memory.GiB)
+        self.context.append(kind[0])
+        self.reserved.append(kind[1])
+        self.bands.append(device_memory.band(workload, setting))
+
+    def add_failed(self, row):
+        """Adds a step that ran out of memory."""
+        with contextlib.suppress(Exception):  # `predictable` names the row
+            workload, setting = run_of(row)
+            categories = device_memory.tensors(traced(workload), workload, setting)
+            tensors, size = sum(categories.values()), accelerator(row["gpu"]).bytes
+            self.failed[device_memory.band(workload, setting)].append((tensors, device_memory.certain(categories), size))
+
+    def predicted(self, constants):
+        """Bytes of each peak."""
+        found = zip(self.tensors, self.context, self.reserved, strict=True)
+        return np.array([device_memory.on_device(total, constants, context=c, reserved=r) for total, c, r in found])
+
+    def errors(self, constants):
+        """Logarithm of predicted over published, of each peak."""
+        return np.log(self.predicted(constants) / np.array(self.measured))
+
+    def growth(self, constants):
+        """By how much the bytes that are not certain must grow to reach each published peak."""
+        sure = np.array(self.certain)
+        return (np.array(self.measured) - sure) / (self.predicted(constants) - sure)
+
+
+def peaks(rows):
+    found = Peaks()
+    for row in rows:
+        if row["kind"] == "train" and row.get("memory_gib"):
+            found.add(row)
+        elif row.get("fits") is False and "train" in row["klass"]:
+            found.add_failed(row)
+    return found
+
+
+def fit_memory(data, chosen):
+    """What comes on top of the tensors: a part that grows with them, and one that does not."""
+    best, kept = math.inf, None
+    for workspace, rounding in itertools.product(WORKSPACES, ROUNDINGS):
+        tried = {"workspace": workspace, "rounding": rounding, "context": data.least_context}
+        now = float(np.mean(np.minimum(np.abs(data.errors(tried)[chosen]), LARGEST_ERROR)))
+        if now < best:
+            best, kept = now, tried
+    return kept
+
+
+def memory_constants(data):
+    """Constants of the peaks on one GPU, and `high`: by how much all but the certain bytes grow to hold nineteen of twenty peaks
+    that were not fitted.
+
+    Many GPUs have bands of their own: published peaks under FSDP hold more than the shards and the gathered layers. Steps
+    with fused kernels have another one, because what these keep differs by library, and so has QLoRA. A band also reaches
+    above every published step of its kind that ran out of memory; one of many GPUs at least as far as that of one GPU: its
+    rows come from few sources.
+    """
+    one = np.array([row["gpus"] == 1 for row in data.rows])
+    bands = np.array(data.bands)
+    folds = np.array([fold_of(row) for row in data.rows])
+    errors, growth = np.zeros(len(folds)), np.zeros(len(folds))
+    for fold in set(folds):
+        mine = folds == fold
+        fitted = fit_memory(data, one & ~mine)
+        errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
+    found = fit_memory(data, one)
+    found["high_whole"] = round(float(np.exp(-np.quantile(errors[one], 0.05))), 3)  # of all bytes, where none are certain
+    for name in ("high", "high_many", "high_many_fused", "high_many_qlora"):
+        mine = bands == name
+        above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
+        for total, sure, size in data.failed[name]:
+            expected = device_memory.on_device(total, found, context=True, reserved=True)
+            above.append(1.001 * (size - sure) / (expected - sure))
+        found[name] = round(max([1.0, *above, found.get("high", 1.0)]), 3)
+        found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
+    return found
+
+
+def kind_of(row):
+    """How a published peak was read: (whether the context is in it, whether it is what the allocator reserved)."""
+    told = str(row.get("memory_kind") or "").lower()
+    if "nvidia-smi" in told and "allocated" not in told:
+        return True, True
+    if "reserved" in told or "torchtitan" in told:
+        return False, True
+    if "allocated" in told or "active" in told or "torch peak" in told:
+        return False, False
+    return None
+
+
+def driver_gib(row):
+    """What nvidia-smi showed, in a row that prints it beside the allocator's peak."""
+    found = re.search(r"nvidia-smi ([\d.]+) GiB", str(row.get("memory_kind") or ""))
+    return float(found[1]) if found else None
+
+
+def gib(row):
+    """The published peak in GiB, or None where its unit is not known."""
+    return row.get("memory_gib") if row.get("memory_usable", True) else None
