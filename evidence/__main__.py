@@ -153,8 +153,8 @@ def _each(run, asked, say=None):
         except Problem as problem:
             failed.append(problem)
             print(problem, file=sys.stderr, flush=True)
-    if len(failed) > 1:
-        print("\n".join(["These failed:", *map(str, failed)]), file=sys.stderr)
+    if failed:
+        print("\n".join(["Failed:", *map(str, failed)]), file=sys.stderr)
     return bool(failed)
 
 
