@@ -59,8 +59,8 @@ def run(workload: Workload) -> Traced:
     if number > few[1] and _alike(model_class, config.to_json_string(use_diff=False), config):
         low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
         if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):  # type: ignore[arg-type]
-            return replace(_deep(low, high, few, number), state=state, experts=experts_of(config))
-    return replace(_run(workload, model_class, config, number), state=state, experts=experts_of(config))
+            return replace(_deep(low, high, few, number), state=state)
+    return replace(_run(workload, model_class, config, number), state=state)
 
 
 def _deep(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Traced:
@@ -70,6 +70,9 @@ def _deep(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Trace
     result.matrices = {
         shape: round(low.matrices.get(shape, 0) + (count - low.matrices.get(shape, 0)) * share) for shape, count in high.matrices.items()
     }
+    if low.experts and high.experts:
+        inside = low.experts.parameters + (high.experts.parameters - low.experts.parameters) * share
+        result.experts = replace(high.experts, parameters=round(inside))
     for name in ("parameters", "trainable", "tensors", "factored", "keys", "window_keys", "weight_bytes"):
         first, last = getattr(low, name), getattr(high, name)
         setattr(result, name, round(first + (last - first) * share))
@@ -92,20 +95,20 @@ def _alike(model_class: type[PreTrainedModel], text: str, config: Any) -> bool:
     return _ALIKE[model_class, text]
 
 
-def experts_of(config: Any) -> Experts | None:
-    """The `Experts` of a mixture, or None."""
-    number = next((found for name in models.EXPERTS if (found := getattr(config, name, None))), None)
-    if not number:
+def experts_of(config: Any, model: PreTrainedModel) -> Experts | None:
+    """The `Experts` of a mixture, or None. Some configurations have numbers of experts for layers that the model lacks."""
+    inside = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)  # shared ones are called otherwise
+    if not inside:
         return None
-    layers = config.num_hidden_layers - (getattr(config, "first_k_dense_replace", None) or 0)
-    width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
-    return Experts(3 * config.hidden_size * width * number * layers, config.num_experts_per_tok, number)
+    number = next(found for name in models.EXPERTS if (found := getattr(config, name, None)))
+    return Experts(inside, config.num_experts_per_tok, number)
 
 
 def heads_of(config: Any) -> tuple[int, int, int]:
     """(attention heads, the fewest that a split must divide, those in the cache): latent attention keeps one vector for all heads."""
     heads = getattr(config, "num_attention_heads", None) or getattr(config, "n_head", None) or 1
-    of_keys = getattr(config, "num_key_value_heads", None) or heads
+    layers = getattr(config, "per_layer_config", None) or [config]  # where they differ in their heads
+    of_keys = min(getattr(layer, "num_key_value_heads", None) or heads for layer in layers)
     return heads, of_keys, 1 if getattr(config, "kv_lora_rank", None) else of_keys
 
 
@@ -142,6 +145,7 @@ def _run(workload: Workload, model_class: type[PreTrainedModel], config: Any, nu
     result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
     result.model_class, result.tied = model_class.__name__, bool(getattr(config, "tie_word_embeddings", False))
     result.heads, result.split_heads, result.cache_heads = heads_of(config)
+    result.experts = experts_of(config, model)
     result.keys, result.window_keys, result.window = caches.of_tokens(config, number)
     return result
 

@@ -1,5 +1,7 @@
 // Reading a page: copy a block of code, open the tabs that one uses, see in the contents where one is, find the words that one searched for.
 {
+  const TELLING = 6 // words of a query that are marked: the rarest of the page
+
   document.querySelectorAll("article .highlight > pre").forEach(block => {
     if (block.closest(".nb-output")) return
     const button = Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" })
@@ -47,7 +49,11 @@
   follow()
 
   // Material's search hands them on in ?h=. Its own marks would need the whole index again.
-  const words = new URLSearchParams(location.search).get("h")?.match(/[\p{L}\p{N}_.]+/gu)
+  const address = new URL(location), words = address.searchParams.get("h")?.match(/[\p{L}\p{N}_.]{2,}/gu) // one letter is in every word
+  if (address.searchParams.has("h")) { // what one shares is the section
+    address.searchParams.delete("h")
+    history.replaceState(history.state, "", address)
+  }
   if (words && CSS.highlights) {
     const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(${words.map(word => word.replaceAll(".", "\\.")).join("|")})`, "giu")
     const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT), found = new Highlight()
@@ -55,6 +61,10 @@
       const at = texts.currentNode
       found.add(new StaticRange({ startContainer: at, startOffset: index, endContainer: at, endOffset: index + word.length }))
     }
+    const of = range => range.startContainer.data.slice(range.startOffset, range.endOffset).toLowerCase()
+    const hits = Map.groupBy([...found], of), rare = [...hits.values()].sort((a, b) => a.length - b.length).slice(0, TELLING)
+    found.clear()
+    for (const range of rare.flat()) found.add(range) // of a long message the words that tell, not all of them
     CSS.highlights.set("found", found)
     for (const one of found) { // in a tab that is not open
       const block = one.startContainer.parentElement.closest(".tabbed-block"), set = block?.closest(".tabbed-set")

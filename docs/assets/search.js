@@ -15,7 +15,7 @@
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
-    bs: "batch size", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune",
+    bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune",
     finetuning: "fine tuning", mac: "apple", macbook: "apple", seqlen: "sequence length", util: "utilization", vram: "gpu memory",
   }
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
@@ -49,7 +49,7 @@
     for (let length = word.length - 1; length >= Math.max(5, word.length - 5); length--) if (begins(word.slice(0, length))) return word.slice(0, length)
   }
   const known = word => { // the word, or what it most probably is
-    if (word.length < 4 || !/^\p{L}+$/u.test(word) || begins(word)) return word
+    if (word.length < 4 || common.has(word) || !/^\p{L}+$/u.test(word) || begins(word)) return word
     const found = spelled(word) ?? mistyped(word) ?? shorter(word) ?? word
     if (found !== word) instead[word] = found
     return found

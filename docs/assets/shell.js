@@ -72,7 +72,8 @@
     if (event.key === "Escape" && open.checked) return close()
     if (event.key === "Escape" && drawer.checked) return drawer.click()
     const typing = event.target.closest("input, select, textarea, [contenteditable]")
-    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return
+    const command = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey
+    if (!command && (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey)) return
     event.preventDefault()
     search()
     query.focus()

@@ -172,3 +172,12 @@ def test_no_query_breaks_the_search(search, query):
     if query.strip('( -~*"+'):
         search(query)
     assert "training/adapters-and-offload" in [path for path, _ in search(f"{query} LoRA")[:FIRST]]
+
+
+def test_a_word_that_the_index_leaves_out_is_no_typing_error():
+    """lunr's own common words: "must" stands in every second message, and "rust" is not meant."""
+    with tab() as opened:
+        opened.goto(host().address)
+        opened.keyboard.press("/")
+        opened.evaluate(TYPED, "all tensors must have the same dtype")
+        assert "with" not in opened.locator(".md-search-result__meta").inner_text()

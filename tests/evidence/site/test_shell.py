@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from bs4 import BeautifulSoup
 from built import console, tab
 from mkdocs.commands.build import build
@@ -58,7 +59,15 @@ def test_a_result_shows_the_first_sentence_of_its_section_and_enter_opens_it(sma
     result = small_tab.locator(".md-search-result__item").first
     assert result.inner_text() == "Error messages Tiny\n\nA sentence of the tests about a quagmire."
     small_tab.keyboard.press("Enter")
-    small_tab.wait_for_url("**/?h=quagmire#errors")
+    small_tab.wait_for_url("**/#errors")
+    small_tab.wait_for_function("CSS.highlights.get('found').size")
+    assert "?" not in small_tab.url  # what one shares is the section
+
+
+@pytest.mark.parametrize("keys", ["/", "Control+k", "Meta+k"])
+def test_a_key_opens_the_search(small_tab, keys):
+    small_tab.keyboard.press(keys)
+    assert small_tab.evaluate("document.activeElement.name") == "query"
 
 
 def test_a_typing_error_is_searched_as_the_word_and_named(small_tab):
@@ -87,6 +96,15 @@ def test_a_reader_who_arrives_from_a_result_sees_the_words_marked_and_fetches_no
     )
     assert {"quagmire", "tests"} == set(small_tab.evaluate(marked))
     assert not fetched(two_machines) & SEARCH
+
+
+def test_of_a_pasted_message_the_rarest_words_are_marked_and_no_single_letter(small_tab, two_machines):
+    """`torch._C` leaves a "c", which begins every third word."""
+    small_tab.goto(f"{two_machines.address}?h=c+quagmire+a+sentence+of+the+tests+about+tiny+error+messages")
+    small_tab.wait_for_function("CSS.highlights.get('found')?.size")
+    marked = "[...new Set([...CSS.highlights.get('found')].map(one => one.startContainer.data.slice(one.startOffset, one.endOffset).toLowerCase()))]"
+    words = set(small_tab.evaluate(marked))
+    assert "quagmire" in words and len(words) <= 6 and min(map(len, words)) > 1
 
 
 def test_colors_follow_the_system_until_the_reader_chooses_and_then_stay(small_tab):
