@@ -190,7 +190,8 @@ def read(path):
 
 def again(path):
     """How to get a good record: from git where git has it, else by a run."""
-    run = f"make it again with `make record NOTEBOOKS={path.parent.name}`"
+    how = "exact" if path.stem == "exact" else "record"
+    run = f"make it again with `make {how} NOTEBOOKS={path.parent.name}`"
     return f"restore it with `git checkout {shown(path)}`, or {run}" if _known_to_git(path) else run
 
 

@@ -26,10 +26,11 @@ full, same = step()
 # --8<-- [start:selective]
 aten = torch.ops.aten
 keep = [aten.mm.default, aten.addmm.default]  # layers without a bias, and with one
-keep += [  # whichever kernel SDPA takes: cuDNN on an H100
+keep += [  # whichever kernel SDPA takes: cuDNN on an H100, the last one on a CPU
     aten._scaled_dot_product_flash_attention.default,
     aten._scaled_dot_product_cudnn_attention.default,
     aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
 ]
 contexts = functools.partial(create_selective_checkpoint_contexts, keep)
 model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})

@@ -54,7 +54,7 @@ def forward(weights, arrays, ids, filled, last):
 
 # --8<-- [start:generate]
 def bucket(length, smallest=16):
-    return max(smallest, 1 << (length - 1).bit_length())
+    return min(ROOM, max(smallest, 1 << (length - 1).bit_length()))
 
 
 def generate(weights, ids, new, padded=True):
