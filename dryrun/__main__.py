@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .planner import Option
 
 WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "link", "network", "adapters",
-            "tokens", "price", "largest_batch", "objective", "new")  # fmt: skip
+            "tokens", "rows", "epochs", "price", "largest_batch", "objective", "new")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,8 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def train(options: argparse.Namespace) -> str:
     """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs."""
-    if options.price and not options.tokens:
-        raise ValueError("--price: of how much training? Add --tokens, such as --tokens 1e9")
+    if options.tokens and options.rows:
+        raise ValueError("--tokens and --rows: both say how much is trained: give one")
+    tokens = options.epochs * (options.tokens or (options.rows or 0) * options.length * (2 if options.objective == "dpo" else 1))
+    for given, name in ((options.price, "--price"), (options.epochs != 1, "--epochs")):
+        if given and not tokens:
+            raise ValueError(f"{name}: of how much training? Add --tokens, such as --tokens 1e9, or --rows, such as --rows 10000")
     if not (options.gpu or options.machine):
         return _traced(options)
     constants = _of_machine(options) if options.machine else None
@@ -73,8 +77,9 @@ def train(options: argparse.Namespace) -> str:
         found = answer.changes(now)
         largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch else None
     if options.json:
-        return _json(as_json.step(now, found) | ({} if largest is None else {"largest_batch": largest}))
-    bill = report.bill(now, options.tokens, options.price) if options.tokens else ()
+        more: dict[str, float] = {} if largest is None else {"largest_batch": largest}
+        return _json(as_json.step(now, found) | more | (as_json.bill(now, tokens, options.price) if tokens else {}))
+    bill = report.bill(now, tokens, options.price) if tokens else ()
     return "\n".join(report.step(now, found, [*report.largest(largest), *bill]))
 
 

@@ -38,6 +38,12 @@ class Answer:
         """Whether the upper end of the band fits."""
         return self.needed.fits(usable(self.setting.gpu))
 
+    def hours(self, tokens: float) -> tuple[float, float, float]:
+        """(hours, low, high) of so many tokens on all GPUs at the predicted rate."""
+        found = self.prediction
+        each = tokens / found.tokens_per_second / found.seconds / 3600
+        return each * found.seconds, each * found.low, each * found.high
+
     @property
     def verdict(self) -> str:
         return verdict(self.needed, usable(self.setting.gpu))

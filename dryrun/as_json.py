@@ -47,6 +47,13 @@ def step(now: Answer, found: list[tuple[str, str, Answer]]) -> dict[str, Any]:
     }
 
 
+def bill(now: Answer, tokens: float, price: float | None) -> dict[str, float]:
+    """Hours of so many tokens, with low and high, and their cost at a price of one GPU for an hour."""
+    hours = dict(zip(("hours", "hours_low", "hours_high"), now.hours(tokens), strict=True))
+    cost = {"cost": hours["hours"] * price * now.setting.gpus} if price else {}
+    return {"tokens": tokens, **hours, **cost}
+
+
 def traced(found: Trace, job: Job) -> dict[str, Any]:
     """A training step on one device without a name."""
     return {

@@ -92,7 +92,9 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--machine", metavar="FILE", help="rates of this machine, by dryrun bench --json; in place of --gpu")
     group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
     group.add_argument("--tokens", type=_above_zero, metavar="N", help="hours for so many tokens, such as 1e9")
-    group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens: the cost")
+    group.add_argument("--rows", type=_positive, metavar="N", help="hours for so many examples, each of --length tokens")
+    group.add_argument("--epochs", type=_above_zero, default=1.0, help="how often, with --tokens or --rows (default: 1)")
+    group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens or --rows: the cost")
 
 
 def _of_step(verb: argparse.ArgumentParser) -> None:

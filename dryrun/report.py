@@ -134,8 +134,7 @@ def largest(batch: int | None) -> Iterator[str]:
 
 def bill(now: Answer, tokens: float, price: float | None) -> Iterator[str]:
     """Hours and cost of so many tokens at the predicted rate, line by line. price: for one GPU and hour, in any currency."""
-    hours, low, high = (tokens / now.prediction.tokens_per_second * seconds / now.prediction.seconds / 3600
-                        for seconds in (now.prediction.seconds, now.prediction.low, now.prediction.high))  # fmt: skip
+    hours, low, high = now.hours(tokens)
     yield ""
     yield f"{tokens:,.3g} tokens"
     days = f", {hours / 24:,.3g} days" if hours > 48 else ""

@@ -92,6 +92,8 @@ def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
         (["train", "nowhere/config.json"], "there is no such file"),
         (["train", "gpt2"], "gpt2 has 1024 positions: take 1024 or fewer"),
         (["train", "gpt2", "--gpu", "l4", "--price", "1"], "--price: of how much training? Add --tokens"),
+        (["train", "gpt2", "--gpu", "l4", "--epochs", "2"], "--epochs: of how much training?"),
+        (["train", "gpt2", "--gpu", "l4", "--tokens", "1e9", "--rows", "10"], "both say how much is trained: give one"),
     ],
 )
 def test_an_unknown_name_is_one_line_with_the_nearest(capsys, arguments, message):
@@ -160,3 +162,15 @@ def test_the_command_python_and_the_plan_answer_alike_for_many_gpus(capsys, gpu,
     options = plan("llama3.2-1b", gpu, 2, length=step.workload.length, precision="bf16", checkpointing=False, link=link, only="FSDP2")
     (found,) = (option for option in options if option.strategy == "FSDP2")
     assert found.prediction.seconds == pytest.approx(python.seconds, rel=1e-9)
+
+
+def test_rows_and_epochs_are_tokens_and_a_price_is_of_every_gpu(capsys):
+    def asked(*words):
+        assert command.main(["train", "qwen3-0.6b", "--gpu", "l4", "--gpus", "2", "--length", "256", "--json", *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    rows = asked("--rows", "1000", "--epochs", "3", "--price", "0.5")
+    assert rows == asked("--tokens", "768000", "--price", "0.5")
+    assert rows["hours"] == pytest.approx(768000 / rows["tokens_per_second"] / 3600)
+    assert rows["hours_low"] < rows["hours"] < rows["hours_high"] and rows["cost"] == pytest.approx(rows["hours"] * 2 * 0.5)
+    assert asked("--rows", "1000", "--objective", "dpo")["tokens"] == 2 * 1000 * 256  # of a pair both answers
