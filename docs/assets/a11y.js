@@ -1,7 +1,8 @@
 // What scrolls must be reachable by keyboard. What cannot scroll must not: it would be one more stop on the way.
 {
   const reachable = () => document.querySelectorAll(".scroll, .highlight code").forEach(element => {
-    if (element.scrollWidth > element.clientWidth) element.tabIndex = 0
+    const taller = element.matches(".scroll") && element.scrollHeight > element.clientHeight + 1
+    if (taller || element.scrollWidth > element.clientWidth) element.tabIndex = 0
     else element.removeAttribute("tabindex")
   })
   addEventListener("load", reachable)
