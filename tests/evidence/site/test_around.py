@@ -145,3 +145,29 @@ def test_text_keeps_off_the_edges_of_a_small_laptop_on_every_page():
         for page in site_pages():
             opened.goto(host().address + page, wait_until="domcontentloaded")
             assert opened.evaluate(touching) >= 12, page or "overview"
+
+
+def test_the_filter_of_accelerators_takes_a_name_as_it_is_written_elsewhere():
+    names = "[...document.querySelectorAll('.filterable tbody')][0].querySelectorAll('tr:not([hidden]) td:first-child')"
+    with tab() as opened:
+        opened.goto(f"{host().address}hardware/accelerators/")
+        field = opened.locator(".filterable input").first
+        for asked, name in (("rtx4090", "RTX 4090 24GB"), ("RTX 4090", "RTX 4090 24GB"), ("rtx-4090", "RTX 4090 24GB")):
+            field.fill(asked)
+            found = opened.evaluate(f"[...{names}].map(cell => cell.innerText.trim())")
+            assert name in found, (asked, found)
+        field.fill("24 gb")
+        found = opened.evaluate(f"[...{names}].map(cell => cell.innerText.trim())")
+        assert "RTX 4090 24GB" in found and "V100 16GB" not in found
+
+
+def test_a_long_table_keeps_its_heads_and_names_in_sight():
+    with tab() as opened:
+        opened.goto(f"{host().address}hardware/accelerators/")
+        box = opened.locator(".scroll").first
+        box.evaluate("box => { box.scrollTop = 900; box.scrollLeft = 300 }")
+        seen = """box => { const at = box.getBoundingClientRect(), head = box.querySelector("th").getBoundingClientRect()
+                         const row = [...box.querySelectorAll("tbody tr")].find(row => row.getBoundingClientRect().top > head.bottom)
+                         return [head.top - at.top, head.left - at.left, row.cells[0].getBoundingClientRect().left - at.left] }"""
+        assert all(abs(distance) < 2 for distance in box.evaluate(seen))
+
