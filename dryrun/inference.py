@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from . import timing
-from .formats import WEIGHT_BYTES, WHOLE_MODEL
+from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .job import LARGEST_COUNT, Cluster, Generation
 from .models import is_mixture
 from .traces import traced
@@ -22,6 +22,7 @@ FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keep
 # Seconds of one small all-reduce without NVLink: eight RTX 4090 and NCCL, https://github.com/NVIDIA/nccl/issues/1530
 SUM_OVER_PCIE = 42.1e-6
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
+MOST_SLOTS = 64  # that are asked of llama.cpp: it is made for few users
 OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
 
 
@@ -151,7 +152,11 @@ class Served:
         return found
 
     def server(self) -> str:
-        """A call of vLLM that means the same."""
+        """A call that means the same, of vLLM, or of llama.cpp for its formats: there one cache is for all sequences."""
+        if self.generation.weights in OF_LLAMA_CPP:
+            split = " --split-mode tensor" if self.gpus > 1 else ""
+            seqs = max(1, min(self.users or self.generation.batch, MOST_SLOTS))
+            return f"llama-server --model MODEL.gguf{split} --ctx-size {self.tokens * seqs} --parallel {seqs}"
         split = f" --tensor-parallel-size {self.gpus}" if self.gpus > 1 else ""
         seqs = max(1, min(self.users or self.generation.batch, 1024))
         return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}"

@@ -212,5 +212,5 @@ def served(found: Served) -> Iterator[str]:
         yield f"{'tokens/s, each user':24}{1 / each.seconds:10,.1f}   {1 / each.high:,.1f} to {1 / each.low:,.1f}"
     yield f"{'bound by':24}{each.bound:>10}"
     yield ""
-    yield f"In vLLM: {found.server()}"
+    yield f"To serve it: {found.server()}"
     yield "Predicted, not measured: dryrun validate prints the errors on published measurements."

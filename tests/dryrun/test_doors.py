@@ -238,3 +238,11 @@ def test_what_type_checkers_read_are_the_fields(kind):
     defaults = [ast.literal_eval(value) for value in typed.args.defaults]
     of_fields = [(one.name, one.default) for one in fields(kind)]
     assert names == [name for name, _ in of_fields] and defaults == [value for _, value in of_fields if value is not MISSING]
+
+
+def test_a_generation_ends_with_the_call_of_a_server_that_holds_as_many():
+    served = [dryrun.predict(Generation(SMALL, prompt=100, new=28, weights=weights), Cluster("rtx-4090", gpus=gpus))
+              for weights, gpus in (("fp8", 2), ("q4_k_m", 1))]  # fmt: skip
+    of_vllm, of_llama_cpp = (one.server() for one in served)
+    assert of_vllm == f"vllm serve MODEL --tensor-parallel-size 2 --max-model-len 128 --max-num-seqs {min(served[0].users, 1024)}"
+    assert of_llama_cpp == "llama-server --model MODEL.gguf --ctx-size 8192 --parallel 64"
