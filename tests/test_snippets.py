@@ -66,6 +66,7 @@ NOT_TESTED = {
     "inference_many_gpus/vllm.sh": "serves models of the Hub with an engine that needs GPUs",
     "servers/engines.sh": "serves a model of the Hub with engines that need a GPU",
     "servers/serve.sh": "installs packages and serves a model of the Hub",
+    "dryrun/days.sh": "test_dryrun.py runs its command and compares what it prints",
     "dryrun/infer.sh": "test_dryrun.py runs its command and compares what it prints",
     "dryrun/install.sh": "installs packages; test_dryrun.py compares its address and version",
     "dryrun/plan.sh": "test_dryrun.py runs its command and compares what it prints",

@@ -35,9 +35,9 @@ def architecture():
         major, minor = torch.cuda.get_device_capability()
         gpu = f"sm_{major}{minor}"
         built = [divmod(int(number), 10) for number in re.findall(r"sm_(\d+)", " ".join(known))]
-        compiled_on_start = [divmod(int(number), 10) for number in re.findall(r"compute_(\d+)", " ".join(known))]  # PTX: for newer GPUs
+        ptx = [divmod(int(number), 10) for number in re.findall(r"compute_(\d+)", " ".join(known))]  # runs on newer GPUs
         fits = any(its_major == major and its_minor <= minor for its_major, its_minor in built)
-        fits = fits or any(its <= (major, minor) for its in compiled_on_start)
+        fits = fits or any(its <= (major, minor) for its in ptx)
     return f"{gpu} {'runs' if fits else 'does NOT run'} the kernels of this build: {' '.join(known)}"
 
 

@@ -44,7 +44,7 @@ TRAINED = {  # (options of the command, the same as fields of a Job, of a Cluste
     "HSDP, a named network": (("--gpus", 16, "--strategy", "hsdp", "--network", "100 GbE", "--adapters", 2), {},
                               {"gpu": "l4", "gpus": 16, "network": "100 GbE", "adapters": 2}),
     "LoRA on GPUs": (("--gpus", 2, "--lora", 16), {"method": "lora"}, {"gpu": "rtx-4090", "gpus": 2}),
-    "a mixture": (("--lora", 8), {"model": "deepseek-v2-lite", "method": "lora", "rank": 8}, {"gpu": "h100-sxm5"}),
+    "a mixture": (("--lora", 8), {"model": "mixtral-8x7b", "method": "lora", "rank": 8}, {"gpu": "h200-sxm"}),
     "a mixture on GPUs": (("--gpus", 8), {"model": "qwen3-30b-a3b"}, {"gpu": "h200-sxm", "gpus": 8}),
 }  # fmt: skip
 GENERATED = {  # the same of a Generation
