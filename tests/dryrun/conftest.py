@@ -9,3 +9,13 @@ def own_traces(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def verbosity():
+    """The command silences transformers: tests of other files want its warnings."""
+    from transformers import logging
+
+    before = logging.get_verbosity()
+    yield
+    logging.set_verbosity(before)
