@@ -65,6 +65,8 @@ def train(options: argparse.Namespace) -> str:
             raise ValueError(f"{name}: of how much training? Add --tokens, such as --tokens 1e9, or --rows, such as --rows 10000")
     if not (options.gpu or options.machine):
         return _traced(options)
+    if options.machine and options.objective == "grpo":
+        raise ValueError("--machine: its rates are of training steps, and grpo writes answers too: name a GPU by --gpu")
     constants = _of_machine(options) if options.machine else None
     cluster = _cluster(options)  # before the seconds that a trace takes
     job = _job(options)

@@ -11,15 +11,13 @@ from . import communication, device_memory, timing
 from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from .job import LARGEST_COUNT, Cluster, Job
 from .roofline import processor
-from .setting import Setting
+from .setting import FP32_ADAPTERS, Setting
 from .strategies import STRATEGIES
 from .traces import traced
 from .workload import Traced, Workload
 
-GiB = 2**30
 WORTH = 1.03  # a change that gains less is not named
 SHOWN = 3
-ADAPTERS = "fp32 adapters"  # the state of a `Setting` beside 16-bit weights
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         optimizer=job.optimizer,
         reference=job.objective == "dpo" and job.method == "full",
         answers=job.new,
-        state=ADAPTERS if job.method != "full" and job.precision in ("bf16", "fp16") else "",
+        state=FP32_ADAPTERS if job.method != "full" and job.precision in ("bf16", "fp16") else "",
         precision="tf32" if job.precision == "fp32" else "bf16",
         **links(cluster),
     )
@@ -177,7 +175,7 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
 
 def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     workload, setting = now.workload, now.setting
-    adapted = replace(setting, state=ADAPTERS if workload.weights != "float32" else "", reference=False)
+    adapted = replace(setting, state=FP32_ADAPTERS if workload.weights != "float32" else "", reference=False)
     if not workload.compiled:
         yield "torch.compile", "--compile", replace(workload, compiled=True), setting
     if workload.attention != "fused":

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .hardware import GiB
 from .optimizers import Optimizer, optimizer
+from .setting import FP32_ADAPTERS
 from .strategies import strategy
 
 if TYPE_CHECKING:
     from .setting import Setting
     from .workload import Traced, Workload
 
-GiB = 2**30
+NAMES = {"parameters": "weights", "optimizer": "optimizer state"}  # of categories, as answers call them
 STATE = ("parameters", "gradients", "optimizer", "weight copies")
 DEEPSPEED_COPIES = 8  # bytes for each weight beside the moments: weight and gradient in fp32, as its own estimate counts
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
@@ -123,7 +125,7 @@ def _state(traced: Traced, setting: Setting, categories: dict[str, float]) -> di
         return categories
     if setting.state == "fp32":  # traced in 16 bits
         categories.update({name: 2 * categories[name] for name in STATE if name in categories})
-    if setting.state == "fp32 adapters":
+    if setting.state == FP32_ADAPTERS:
         categories["parameters"] += 2 * traced.trainable
         categories.update({name: 2 * categories[name] for name in ("gradients", "optimizer") if name in categories})
     if "optimizer" in categories:
@@ -143,7 +145,7 @@ def _of_optimizer(traced: Traced, chosen: Optimizer, adamw: float) -> float:
 def _moments(traced: Traced, chosen: Optimizer) -> int:
     """How many numbers an optimizer keeps, of the width of the weights."""
     of_matrices = sum(rows * columns * count for (rows, columns), count in traced.matrices.items())
-    return chosen.moments * (traced.trainable - of_matrices) + chosen.of_matrix * of_matrices
+    return chosen.moments * (traced.trainable - of_matrices) + chosen.moments_of_matrix * of_matrices
 
 
 def _shards(name: str, setting: Setting) -> int:

@@ -11,12 +11,12 @@ from functools import cached_property, lru_cache
 
 from . import timing
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
+from .hardware import GiB
 from .job import LARGEST_COUNT, Cluster, Generation
 from .models import is_mixture
 from .traces import traced
 from .workload import Traced, Workload
 
-GiB = 2**30
 LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
 FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
 # Seconds of one small all-reduce without NVLink: eight RTX 4090 and NCCL, https://github.com/NVIDIA/nccl/issues/1530

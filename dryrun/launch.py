@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .strategies import Strategy, strategy
+
 if TYPE_CHECKING:
     from .planner import Option
-    from .setting import Setting
 
-GUIDE = "docs/training/model-parallelism.md"  # of what `accelerate` does not set up from a file alone
+GUIDE = "Model parallelism"  # the page of what `accelerate` does not set up from a file alone
 
 
 def file_of(option: Option) -> str | None:
@@ -16,24 +17,31 @@ def file_of(option: Option) -> str | None:
     setting = option.setting
     if setting.tensor > 1 or setting.pipeline > 1 or setting.sequence > 1 or setting.experts > 1:
         return None
+    chosen = strategy(setting.strategy)
     lines = {
         "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": _type(setting),
+        "distributed_type": _type(chosen),
         "num_machines": setting.nodes,
         "num_processes": setting.gpus,
         # Under FSDP2 bf16 makes fp32 copies of all weights: it is right where the plan counts them.
-        "mixed_precision": "bf16" if _mixed(option) or setting.strategy in ("zero1", "zero2") else '"no"',
-        **({"machine_rank": "0 # change: 1, 2, ... on the other nodes", "main_process_ip": "HOST # change: the first node",
-            "main_process_port": 29500} if setting.nodes > 1 else {}),
-    }  # fmt: skip
+        "mixed_precision": "bf16" if chosen.deepspeed or _mixed(option) else '"no"',
+    }
+    if setting.nodes > 1:
+        lines |= {
+            "machine_rank": "0 # change: 1, 2, ... on the other nodes",
+            "main_process_ip": "HOST # change: the first node",
+            "main_process_port": 29500,
+        }
     text = "".join(f"{name}: {value}\n" for name, value in lines.items())
-    return text + "".join(_section(name, values) for name, values in _sections(option).items())
+    if setting.views:
+        text += "# and in the program: Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)])\n"
+    return text + "".join(_section(name, values) for name, values in _sections(option, chosen).items())
 
 
 def command(option: Option) -> str:
     """The line to type."""
     if file_of(option) is None:
-        return f"its program: {GUIDE}"
+        return f"it needs a program: the page {GUIDE}"
     return "accelerate launch --config_file accelerate.yaml train.py"
 
 
@@ -41,19 +49,17 @@ def _mixed(option: Option) -> bool:
     return option.setting.state == "fp32" or bool(option.workload.autocast)
 
 
-def _type(setting: Setting) -> str:
-    if not setting.strategy:
-        return '"NO"'
-    if setting.strategy in ("zero1", "zero2"):
+def _type(chosen: Strategy) -> str:
+    if chosen.deepspeed:
         return "DEEPSPEED"
-    return "MULTI_GPU" if setting.strategy == "ddp" else "FSDP"
+    return "FSDP" if chosen.gathers else "MULTI_GPU" if chosen.sends else '"NO"'
 
 
-def _sections(option: Option) -> dict[str, dict[str, object]]:
+def _sections(option: Option, chosen: Strategy) -> dict[str, dict[str, object]]:
     setting = option.setting
-    if setting.strategy in ("zero1", "zero2"):
+    if chosen.deepspeed:
         return {"deepspeed_config": {"zero_stage": setting.strategy[-1], "gradient_accumulation_steps": setting.accumulation}}
-    if setting.strategy not in ("fsdp2", "hsdp"):
+    if not chosen.gathers:
         return {}
     sharding = {
         "fsdp_version": 2,
@@ -64,7 +70,7 @@ def _sections(option: Option) -> dict[str, dict[str, object]]:
         "fsdp_activation_checkpointing": str(bool(option.workload.checkpointing)).lower(),
         "fsdp_offload_params": str(setting.offload).lower(),
     }
-    if setting.strategy == "fsdp2":
+    if not chosen.in_node:
         return {"fsdp_config": sharding}
     replicas: dict[str, object] = {"parallelism_config_dp_replicate_size": setting.nodes, "parallelism_config_dp_shard_size": setting.gpus_per_node}
     return {"fsdp_config": sharding, "parallelism_config": replicas}

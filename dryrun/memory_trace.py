@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .hardware import GiB
+
 if TYPE_CHECKING:
     from .tracker import Tracker
-
-GiB = 2**30
 
 
 @dataclass

@@ -12,21 +12,21 @@ NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon, ns_steps: three products each
 
 @dataclass(frozen=True)
 class Optimizer:
-    """moments: that it keeps of a weight, each as wide as the weight; of a matrix in a layer `of_matrix`.
-    state: bytes for each weight instead, where they are of one width. factored: a row and a column of each matrix in fp32.
-    moved: bytes that a step moves for each fp32 weight; launches: kernels for each tensor, `of_matrix` more for a matrix in a layer."""
+    """moved: bytes that a step moves for each fp32 weight; launches: kernels for each tensor.
+    moments: that it keeps of a weight, each as wide as the weight; moments_of_matrix: of a weight in a layer's matrix.
+    state: bytes for each weight instead, where they have a width of their own; factored: a row and a column of each matrix in fp32."""
 
     moved: float
     launches: float
     moments: int = 2
-    of_matrix: int = 2
+    moments_of_matrix: int = 2
     state: float | None = None
     factored: bool = False
 
     @property
     def orthogonalizes(self) -> bool:
         """Whether it multiplies matrices."""
-        return self.of_matrix < self.moments
+        return self.moments_of_matrix < self.moments
 
 
 # By the names that a reader gives.
@@ -36,9 +36,9 @@ OPTIMIZERS = {
     "adamw_loop": Optimizer(80, 14),
     "adamw_8bit": Optimizer(16, 1, state=2.1),  # two bytes, and a scale for each 256 values
     "adafactor": Optimizer(40, 12, factored=True),
-    "muon": Optimizer(28, 24, of_matrix=1),
-    "sgd": Optimizer(12, 1 / 40, moments=0, of_matrix=0),
-    "sgd_momentum": Optimizer(20, 3, moments=1, of_matrix=1),
+    "muon": Optimizer(28, 24, moments_of_matrix=1),
+    "sgd": Optimizer(12, 1 / 40, moments=0, moments_of_matrix=0),
+    "sgd_momentum": Optimizer(20, 3, moments=1, moments_of_matrix=1),
 }
 # By the beginning of the names of published rows, where these are others: "adam4bit-lpmm-rank1".
 PUBLISHED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .setting import Setting
+from .setting import FP32_ADAPTERS, Setting
 from .strategies import STRATEGIES
 from .workload import Traced, Workload
 
@@ -38,7 +38,7 @@ def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank:
     apart = replace(here, state="") if cast else here
     lora = replace(workload, rank=rank, targets="all linear")
     qlora = replace(lora, four_bit=True)
-    adapters = replace(here, state="fp32 adapters", reference=False)
+    adapters = replace(here, state=FP32_ADAPTERS, reference=False)
     if here.gpus == 1:
         yield _named("one GPU", "nothing to send", whole, apart)
     else:
@@ -124,7 +124,7 @@ def _offloaded(workload: Workload, qlora: Workload, here: Setting, state: float)
     where = "weights, gradients and optimizer state wait in host memory"
     yield _named("FSDP2 + offload", where, workload, there, state)
     yield _named("ZeRO-3 + offload", f"{where}, with DeepSpeed's buffers", workload, there, DEEPSPEED_HOST)
-    adapters = replace(there, state="fp32 adapters", reference=False)
+    adapters = replace(there, state=FP32_ADAPTERS, reference=False)
     yield _named("QLoRA x FSDP2 + offload", "4-bit weights wait in host memory", qlora, adapters, FOUR_BITS_HOST)
 
 

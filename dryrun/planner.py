@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from . import answer, device_memory, models, timing
-from .answer import GiB, usable
+from .answer import usable
 from .communication import STAGED
-from .hardware import GPUS, LINKS, accelerator, bytes_per_second
+from .hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second
 from .job import Cluster, Job
 from .plan_rows import Row, rows
 from .ranking import judged, ranked

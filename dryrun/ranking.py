@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .memory_trace import GiB
+from .device_memory import NAMES
+from .hardware import GiB
 from .plan_rows import SAME
 
 if TYPE_CHECKING:
     from .planner import Option
 
-NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
 CAUSES = {
     "communication": "waits longer for what GPUs send",
     "bandwidth": "moves more memory",
@@ -68,8 +68,6 @@ def _verdict(option: Option, first: Option) -> str:
     if slower <= SAME:
         return f"about as fast, and harder to set up than {first.strategy}"
     return f"{slower:.2f}x slower: {_cause(option, first)}"
-
-
 
 
 def _largest(categories: dict[str, float]) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from . import communication, launch, models, timing
-from .answer import GiB, usable
+from .answer import usable
+from .device_memory import NAMES
+from .hardware import GiB
 from .inference import NO
-from .optimizers import optimizer
 from .roofline import BEFORE_AMPERE, processor
-from .strategies import strategy
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .memory_trace import Trace
     from .planner import Option
     from .setting import Setting
-
-NAMES = {"parameters": "weights", "optimizer": "optimizer state"}
 
 
 def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] = ()) -> Iterator[str]:
@@ -50,12 +48,8 @@ def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] 
     yield from _speed(now.prediction)
     if now.setting.answers:
         yield f"{'of it writing answers':24}{now.prediction.parts['writing answers']:10.3g}   by vLLM on the same GPU, {now.setting.answers:,} tokens each"
-    if now.workload.references:
-        yield "Nobody published such a step that could judge it: its parts are judged apart, as training and as generation."
-    if (chosen := strategy(now.setting.strategy)) and not chosen.published:
-        yield f"Nobody published a step under {chosen.label} that could judge this: the band is that of DDP and FSDP2."
-    if optimizer(now.setting.optimizer).orthogonalizes:
-        yield "Nobody published a step with Muon that could judge this: its products are counted, not measured."
+    if not now.prediction.judged:
+        yield "Nobody published such a step that could judge it: low and high are those of its nearest kind."
     if found:
         yield ""
         yield "What would help" if now.fits else "What would help, first what makes it fit"

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 
+FP32_ADAPTERS = "fp32 adapters"  # on 16-bit or 4-bit weights, as PEFT keeps them
+
+
 @dataclass(frozen=True)
 class Setting:
     """Where a workload runs, and how many steps make one measurement."""
@@ -31,8 +34,7 @@ class Setting:
     whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
     accumulation: int = 1
     optimizer: str = "adamw"
-    # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; "fp32 adapters": on 16-bit or 4-bit
-    # weights, as PEFT keeps them.
+    # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; or FP32_ADAPTERS
     state: str = ""
     precision: str = "bf16"
     host: str = "eager"  # what launches: eager, script (TorchScript), c++ or graphs (CUDA graphs)

@@ -32,7 +32,8 @@ def traced(workload: Workload) -> Traced:
     if not workload.references:
         return _kept(workload)
     step = _kept(replace(workload, references=0))
-    forward = _kept(replace(workload, references=0, kind="forward", rank=0 if not workload.four_bit else workload.rank, checkpointing=0))
+    plain = replace(workload, references=0, kind="forward", checkpointing=0)
+    forward = _kept(plain if workload.four_bit else replace(plain, rank=0, targets=""))
     return replace(step, kernels=step.kernels.plus(forward.kernels, workload.references))
 
 

@@ -24,7 +24,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from .gpu_operators import UNMASKED_SDPA, GpuOperators
-from .memory_trace import GiB as GiB
+from .hardware import GiB as GiB
 from .memory_trace import Trace
 from .tracker import Tracker
 

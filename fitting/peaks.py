@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dryrun import device_memory
-from dryrun.hardware import accelerator
+from dryrun.hardware import GiB, accelerator
 from dryrun.traces import traced
 
 from .held_out import fold_of
@@ -51,7 +51,7 @@ class Peaks:
         self.rows.append(row)
         self.tensors.append(sum(categories.values()))
         self.certain.append(device_memory.certain(categories))
-        self.measured.append(size * device_memory.GiB)
+        self.measured.append(size * GiB)
         self.context.append(kind[0])
         self.reserved.append(kind[1])
         self.bands.append(device_memory.band(workload, setting))

@@ -56,8 +56,8 @@ warnings.simplefilter("ignore")
 import matplotlib.pyplot as plt
 
 from dryrun import hardware, timing
-from dryrun.answer import GiB, answer, usable
-from dryrun.hardware import accelerator
+from dryrun.answer import answer, usable
+from dryrun.hardware import GiB, accelerator
 from dryrun.roofline import processor
 from dryrun.setting import Setting
 from dryrun.timing import prediction

@@ -128,7 +128,7 @@ def test_accelerate_reads_the_file_of_a_strategy_as_it_is_meant(strategy, tmp_pa
     assert {name: getattr(arguments, name) for name in meant} == meant
 
 
-def test_mixed_precision_is_that_of_accelerate(tmp_path):
+def test_mixed_precision_is_that_of_accelerate():
     (option,) = dryrun.plan(Job("qwen3-0.6b", length=256, precision="mixed"), Cluster("l4", gpus=2), only="FSDP2")
     assert yaml.safe_load(launch.file_of(option))["mixed_precision"] == "bf16"
 
@@ -140,4 +140,4 @@ def test_the_command_writes_the_file_or_names_the_guide(tmp_path, capsys):
     assert command.main([*words, "--only", "TP"]) == 2  # no such name: TP 2
     assert "there is no such strategy" in capsys.readouterr().err
     assert command.main([*words, "--only", "TP 2"]) == 2
-    assert "TP 2 is not set up by a file alone: its program: docs/training/model-parallelism.md" in capsys.readouterr().err
+    assert "TP 2 is not set up by a file alone: it needs a program: the page Model parallelism" in capsys.readouterr().err

@@ -170,4 +170,3 @@ def test_a_long_table_keeps_its_heads_and_names_in_sight():
                          const row = [...box.querySelectorAll("tbody tr")].find(row => row.getBoundingClientRect().top > head.bottom)
                          return [head.top - at.top, head.left - at.left, row.cells[0].getBoundingClientRect().left - at.left] }"""
         assert all(abs(distance) < 2 for distance in box.evaluate(seen))
-
