@@ -60,8 +60,11 @@ def line_of(steps: Sequence[Trace], layers: Sequence[int], depth: int, result: A
 
 
 def peaks_stay(low: Trace, high: Trace, layers: Sequence[int], depth: int) -> bool:
-    """Whether the peak of each part of a step stays where it is as the model grows, so that it lies on a line: what is alive at the
-    end of a part lies on a line too, and would otherwise rise above the peak."""
+    """Whether the peak of each part of a step stays where it is as the model grows, so that it lies on a line. In both models it comes
+    as long after the start of the part, or as long before its end; and what is alive at the end, which lies on a line too, does not
+    rise above it."""
+    if any(first[0] != last[0] and first[1] != last[1] for first, last in zip(low.moments, high.moments, strict=True)):
+        return False
     ends = [line(*ends, layers, depth) for ends in zip(low.ends, high.ends, strict=True)]
     peaks = [peak for peak, _ in _parts(low, high, layers, depth)]
     starts = [0, *ends[:-1]]

@@ -22,6 +22,7 @@ class Trace:
     flops: dict[str, float] = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
     parts: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (peak, {category: bytes}) of each part of the step
     ends: list[int] = field(default_factory=list)  # bytes alive at the end of each part
+    moments: list[tuple[int, int]] = field(default_factory=list)  # storages made in each part before its peak, and after it
     timeline: list[dict[str, float]] = field(default_factory=list)  # {category: bytes} every `Tracker.TIMELINE_EVERY` operators
     seconds: float = 0.0  # that the tracing took
 
@@ -30,6 +31,7 @@ class Trace:
         self.parts = [(part.bytes, tracker.in_order(part.by_category)) for part in tracker.parts]
         self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
         self.flops, self.timeline, self.ends = dict(tracker.flops), tracker.timeline, list(tracker.ends)
+        self.moments = list(tracker.moments)
 
     @property
     def peak_gib(self) -> float:

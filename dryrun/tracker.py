@@ -65,9 +65,10 @@ class Tracker(TorchDispatchMode):
         self.now, self.total = Counter(), 0
         self.parts: list[Peak] = []  # a Peak for each part of the step that has ended
         self.ends: list[int] = []  # bytes that were alive when each of them ended
+        self.moments: list[tuple[int, int]] = []  # storages made in each of them before its peak, and after it
         self.flops: Counter[str] = Counter()
         self.timeline: list[dict[str, float]] = []
-        self._highest, self._born = Peak(0, Counter(), 0), 0
+        self._highest, self._born, self._born_before = Peak(0, Counter(), 0), 0, 0
         self._keeps_timeline, self._operators = timeline, 0
         self._claim("parameters", [*model.parameters(), *model.buffers()])
         self._claim("inputs", tree_leaves(inputs))
@@ -119,6 +120,8 @@ class Tracker(TorchDispatchMode):
         """Ends a part of the step: its peak goes to `parts`, and the next part starts from what is alive."""
         self.parts.append(self._highest)
         self.ends.append(self.total)
+        self.moments.append((self._highest.born - self._born_before, self._born - self._highest.born))
+        self._born_before = self._born
         self._mark_peak()
 
     def _mark_peak(self) -> None:

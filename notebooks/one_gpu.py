@@ -174,7 +174,8 @@ class Run(NamedTuple):
 def train(setup, seed=0, dtype=torch.float32, divide_loss=True, **arguments):
     """Trains a fresh model for STEPS optimizer steps."""
     set_seed(seed)
-    model = setup.model_class.from_config(setup.config, dtype=dtype)
+    with torch.device("cuda" if GPU else "cpu"):  # random weights are made there in a fraction of the time
+        model = setup.model_class.from_config(setup.config, dtype=dtype)
     if setup is bert and divide_loss:
         model.accepts_loss_kwargs = False
     arguments = TrainingArguments("out", **{

@@ -1,0 +1,70 @@
+"""What is expected of each step, written before it is measured: `python -m gpu_steps predict` makes predicted.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dryrun import Cluster, Generation, Job, device_memory, timing
+from dryrun.answer import of_job
+from dryrun.inference import serve
+from dryrun.setting import Setting
+from dryrun.traces import traced
+from dryrun.workload import Workload
+
+from . import steps
+
+FILE = Path(__file__).with_name("predicted.json")
+
+
+def all_of(gpu: str) -> dict[str, dict[str, Any]]:
+    """{key of a step: what is predicted on this GPU}, in seconds and bytes."""
+    found = {}
+    for step in steps.STEPS:
+        if step.kind == "train":
+            found[step.key] = _train(step, gpu)
+        elif step.kind == "generate":
+            found[step.key] = _generate(step, gpu)
+    return found
+
+
+def write(path: Path = FILE) -> None:
+    path.write_text(json.dumps({gpu: all_of(gpu) for gpu in steps.GPUS}, indent=1) + "\n", encoding="utf-8")
+
+
+def read(path: Path = FILE) -> dict[str, dict[str, dict[str, Any]]]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _train(step: steps.Step, gpu: str) -> dict[str, Any]:
+    found = of_job(Job(step.model, batch=step.batch, length=step.length, **step.options), Cluster(gpu))
+    constants = timing.fitted()["memory"]
+    tensors = sum(found.needed.categories.values())
+    return _seconds(found.prediction) | {
+        "tensors": tensors,
+        "allocated": device_memory.on_device(tensors, constants, context=False, reserved=False),
+        "device": found.needed.expected,
+        "device_high": found.needed.high,
+    }
+
+
+def _generate(step: steps.Step, gpu: str) -> dict[str, Any]:
+    """As transformers runs it: by itself kernel after kernel, with a static cache compiled and as a graph."""
+    weights = step.options.get("weights", "bf16")
+    held = serve(Generation(step.model, prompt=step.length, new=steps.NEW, batch=step.batch, weights=weights), Cluster(gpu))
+    memory = {"tensors": held.needed}
+    if weights != "bf16":  # bitsandbytes: no published row says how fast its kernels decode
+        return memory
+    compiled = step.options.get("cache") == "static"
+    first = Workload(step.model, step.batch, step.length, kind="forward")
+    each = Workload(step.model, step.batch, 1, kind="decode", compiled=compiled)
+    setting = Setting(gpu=gpu, optimizer="", host="graphs" if compiled else "eager", context=step.length + steps.NEW // 2)
+    eager = Setting(gpu=gpu, optimizer="")
+    prefill = timing.prediction(traced(first), first, eager)
+    return _seconds(timing.prediction(traced(each), each, setting)) | {"first": _seconds(prefill)} | memory
+
+
+def _seconds(found: timing.Prediction) -> dict[str, Any]:
+    return {"seconds": found.seconds, "low": found.low, "high": found.high, "class": found.klass, "bound": found.bound,
+            "mfu": found.mfu}  # fmt: skip
