@@ -38,7 +38,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks exact record verify add summary pair fit addresses install lock clean ready browser
+.PHONY: help serve site check test audit notebooks exact record verify gpu add summary pair fit addresses install lock clean ready browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -85,6 +85,9 @@ exact: $(RUNNER_READY) ## execute the cells of notebooks that measure nothing; w
 
 verify: $(RUNNER_READY) ## execute notebooks, say of each figure whether it holds here, write nothing
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)
+
+gpu: $(RUNNER_READY) ## measure the steps of gpu_steps/ on this machine's GPU, into out/gpu_steps (11 minutes; goes on where it stopped)
+	@$(RUNNER) -m gpu_steps run
 
 add: $(SITE) ## check records that somebody sent, and put them into results/ (RECORDS="a.json b.json")
 	@$(BIN)/python -m evidence add $(RECORDS)

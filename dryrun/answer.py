@@ -88,6 +88,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         answers=job.new,
         state=FP32_ADAPTERS if job.method != "full" and job.precision in ("bf16", "fp16") else "",
         precision="tf32" if job.precision == "fp32" else "bf16",
+        attention="flash" if job.attention == "flash" else "",
         **links(cluster),
     )
 

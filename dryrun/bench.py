@@ -230,7 +230,7 @@ def _device(torch: ModuleType, wanted: str | torch.device | None) -> torch.devic
             )
         if (device.index or 0) >= torch.cuda.device_count():
             raise ValueError(f"--device {wanted}: there are {torch.cuda.device_count()} GPUs, counted from cuda:0")
-        torch.cuda.set_device(device)  # events belong to the current device
+        torch.cuda.set_device(device.index or 0)  # events belong to the current device
     return device
 
 

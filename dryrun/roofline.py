@@ -263,7 +263,7 @@ def _attention_kernel(attention: str, gpu: Processor) -> int:
         return FORWARD_TRITON
     if gpu.architecture not in RECENT:
         return FORWARD
-    return FORWARD_CUDNN if attention == "cudnn" else FORWARD_RECENT
+    return FORWARD_RECENT if attention == "flash" else FORWARD_CUDNN
 
 
 def _weights_read(kernel: Kernel, weight_bytes: float, moved: float) -> float:

@@ -45,7 +45,9 @@ class Setting:
     reference: bool = False  # a rank holds the weights of a reference model too
     answers: int = 0  # tokens of each answer that an engine on the same GPU writes before the step, at the end of its sequence
     eager_loss: bool = False  # the model is compiled, and the loss that follows it is not
-    attention: str = ""  # "triton": FlashAttention as of 2022, in Triton; "cudnn": kernels made for recent GPUs
+    # Kernel: "" is the one that PyTorch takes by itself, from 2.10 on that of cuDNN on Hopper and data-center Blackwell;
+    # "flash": FlashAttention 2; "triton": that of 2022, in Triton
+    attention: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gpu", accelerator(self.gpu))

@@ -46,19 +46,20 @@ class Shown:
         return self.text
 
 
-def start(notebook, packages=()):
+def start(notebook, packages=(), ran=None):
     """Opens a run of the named notebook and shows the machine and the software it runs on.
 
     packages: whose versions the record names too, because the notebook measures them.
+    ran: {"date", "machine", "software"} of a run whose results the notebook reads, where another machine measured them; None
+    where the notebook measures.
     """
     _run.update(notebook=notebook, names=set(), left={})
-    here, versions = machine.describe(), machine.software(packages)
-    data = {
-        "notebook": notebook,
+    here = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": here,
-        "software": versions,
+        "machine": machine.describe(),
+        "software": machine.software(packages),
     }
+    data = {"notebook": notebook} | (ran or here)
     _run["left"]["start", "start"] = data
     _show(Shown("start", data, *rendered("start", data)))
 

@@ -77,7 +77,7 @@ def run_of(row):
         link=1e9 * (row.get("link_gb_per_s") or 0),
         context=_context(row) if kind == "decode" else 0,
         eager_loss=bool(row.get("eager_loss")),
-        attention=row.get("attention_kernel") or ("cudnn" if row.get("framework") in OWN_ATTENTION else ""),
+        attention=row.get("attention_kernel") or ("" if row.get("framework") in OWN_ATTENTION else "flash"),
         **parallel,
     )
 

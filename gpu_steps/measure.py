@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dryrun import Job, bench, models
+from dryrun import Job, bench
 from dryrun.step_trace import config_of
 
 from . import steps

@@ -77,8 +77,8 @@ class Context:
 
     def offer(self, wanted):
         """Chooses the machines and GPUs of a page by its claims and tables, [(notebook, name, collection)]: those that have
-        half of the figures or more. The machine with most values is shown first; of the GPUs the first in the order of the
-        site, unless it has less than half of the values that another has."""
+        half of the figures or more. A machine with a GPU is shown first, then the one with most values; of the GPUs that figures are
+        predicted for the first in the order of the site, unless it has less than half of the values that another has."""
         said, values = dict.fromkeys(self.machines, 0), dict.fromkeys(self.machines, 0)
         gpus, fitting = dict.fromkeys(self.predicted_for, 0), dict.fromkeys(self.predicted_for, 0)
         for notebook, name, collection in set(wanted):
@@ -89,7 +89,7 @@ class Context:
                 for gpu, found in entry.get("on", {}).items():
                     gpus[gpu] += 1
                     fitting[gpu] += "value" in found
-        self.offered = sorted(_half_or_more(said), key=lambda name: -values[name])
+        self.offered = sorted(_half_or_more(said), key=lambda name: (name not in self.gpus, -values[name]))
         well = _half_or_more(fitting)
         self.offered_gpus = sorted(_half_or_more(gpus), key=lambda name: name not in well)
 

@@ -21,6 +21,7 @@ OURS = (
     "evidence/",
     "dryrun/",
     "fitting/",
+    "gpu_steps/",
     "theme/",
     "requirements/",
     ".github/",

@@ -53,6 +53,15 @@ def written(folder, found):
 # What is measured
 
 
+@pytest.mark.parametrize("wanted, number", [(None, 0), ("cuda", 0), ("cuda:1", 1)])
+def test_a_gpu_is_chosen_by_its_number_also_where_none_is_given(monkeypatch, wanted, number):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(torch.cuda._utils._get_device_index(device)))
+    assert bench._device(torch, wanted).type == "cuda" and chosen == [number]
+
+
 def test_a_cpu_is_measured_and_what_it_wrote_is_read_again(small, tmp_path, capsys):
     path = tmp_path / "bench.json"
     assert bench.main(["--device", "cpu", "--seconds", "0.05", "--disk", str(tmp_path), "--json", str(path)]) == 0

@@ -40,10 +40,12 @@ def test_a_model_whose_layers_differ_has_the_parameters_that_transformers_gives(
     assert step_trace.run(Workload(text_of(config), 1, 16)).parameters == on_meta(config)
 
 
-def test_the_memory_of_a_deep_model_is_that_of_all_its_layers_where_its_peak_moves():
-    """With logits as large as a shallow model's layers, the peak of a part of the step moves as the model grows."""
-    config = LlamaConfig(**SMALL | {"vocab_size": 20_000}, num_hidden_layers=24)
-    job = Workload(text_of(config), 1, 256)
+@pytest.mark.parametrize("vocabulary, length, checkpointing", [(20_000, 256, 0), (300, 64, 1)])
+def test_the_memory_of_a_deep_model_is_that_of_all_its_layers_where_its_peak_moves(vocabulary, length, checkpointing):
+    """With logits as large as a shallow model's layers, the peak of a part of the step moves as the model grows. In the second model it
+    has moved by the fourth layer: a line through two and four layers would give gradients that no weights have."""
+    config = LlamaConfig(**SMALL | {"vocab_size": vocabulary}, num_hidden_layers=24)
+    job = Workload(text_of(config), 1, length, checkpointing=checkpointing)
     deep, whole = step_trace.run(job).memory, step_trace._run(job, *step_trace.config_of(job.model, job.length), 24).memory
     assert [peak for peak, _ in deep.parts] == [pytest.approx(peak, rel=0.002) for peak, _ in whole.parts]
     weights = whole.peak_by_category["parameters"]

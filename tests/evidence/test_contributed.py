@@ -221,8 +221,11 @@ def test_no_forged_record_is_added_none_raises_and_none_makes_the_check_blame_an
 
 
 RATES = """
-table("rates", "Speed of a step by way", {"way": "Way", "speed": f"Speed on {'a GPU' if False else 'here'}, x"},
-      [{"way": "fast", "speed": 2.0}, {"way": "aten::mm", "speed": 2.0}], kind="measured")"""
+memory = {"memory": "Memory of the GPU, GiB"} if False else {}
+table("rates", "Speed of a step by way", {"way": "Way", "speed": f"Speed on {'a GPU' if False else 'here'}, x"} | memory,
+      [{"way": "fast", "speed": 2.0}, {"way": "aten::mm", "speed": 2.0}], kind="measured")
+if False:
+    table("large", "Speed of a large step", {"way": "Way", "speed": "Speed, x"}, [{"way": "fast", "speed": 3.0}], kind="measured")"""
 
 
 @pytest.fixture
@@ -248,6 +251,11 @@ def rates(repository):
         ([["fast", 1]], {"speed": "Speed, TFLOP/s"}, "no code of the notebook writes the head of column speed, 'Speed, TFLOP/s'"),
         ([["fast", 1]], {"speed": "Speed on cards.example, x"}, "no code of the notebook writes the head of column speed"),
         ([["fast", 1]], {"other": "Other"}, "a row of 2 cells under 3 columns"),
+        ([["fast", 1, 12.5]], {"memory": "Memory of the GPU, GiB"}, None),  # a column that the code gives a GPU alone
+        ([["fast", 1, 12.5]], {"memory": "Best memory, GiB"}, "no code of the notebook writes the head of column memory"),
+        ([["fast", 1, "large"]], {"memory": "Memory of the GPU, GiB"}, None),
+        ([["fast", 1, "huge"]], {"memory": "Memory of the GPU, GiB"}, "no code of the notebook writes the cell 'huge' of column memory"),
+        ([["fast", 1, 12.5]], {"other": "Other"}, "its columns are way, speed, other"),
     ],
 )  # fmt: skip
 def test_a_table_of_another_machine_has_the_words_that_the_notebook_can_write(rates, tmp_path, rows, columns, what):
@@ -280,3 +288,15 @@ def test_a_reason_that_the_notebook_gives_elsewhere_is_one(repository):
 
 def test_the_forged_records_are_of_thirty_kinds_and_three_hundred_in_number():
     assert len(KINDS) >= 30 and 9 * (len(KINDS) - 1) >= 300
+
+
+def test_a_larger_machine_may_have_a_table_more_where_the_code_names_it_and_writes_its_words(rates):
+    def more(title, cell):
+        table = {"title": title, "kind": "measured", "columns": {"way": "Way", "speed": "Speed, x"}, "rows": [[cell, 3.0]]}
+        return lambda data: data["tables"].update(large=table)
+
+    rates.record_of_another_machine(change=more("Speed of a large step", "fast"))
+    assert rates.notebook_problems() == []
+    for title, cell, what in (("Buy this card", "fast", "title 'Buy this card'"), ("Speed of a large step", "cards", "the cell 'cards'")):
+        rates.record_of_another_machine(change=more(title, cell))
+        assert any(what in problem for problem in rates.notebook_problems())

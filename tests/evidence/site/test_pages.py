@@ -230,21 +230,27 @@ class TestWhichMachine:
             assert not hidden.find(hidden.name), "Material ends an exclusion at the first end of such an element"
             assert "30.5" in shown(page)
 
-    def test_a_page_shows_one_machine_throughout_the_one_with_most_of_its_figures(self, gpu):
-        """The GPU comes first where both have all; here it has one of two."""
+    def test_a_page_shows_one_machine_throughout_a_gpu_where_it_has_half_of_the_figures(self, gpu):
+        """Here it has one of two; the other figure is a CPU's, and says so."""
         gpu.change_record(add_table)
         page = render(f"# Title\n\n{SPEED}\n\n{block('table', table='tiny:by-size')}")
-        assert shown(page.select_one(".verified")).endswith("measured on Test CPU 2 cores")
-        assert shown(page.find("button")) == "2.3x" and "Test CPU" in shown(page.select_one(".evidence-caption"))
-        assert page.select_one(".verified")["data-machines"] == "test-cpu-2core nvidia-x"
+        assert shown(page.select_one(".verified")).endswith("measured on NVIDIA X")
+        assert shown(page.find("button")) == "7.5x" and "Test CPU" in shown(page.select_one(".evidence-caption"))
+        assert page.select_one(".verified")["data-machines"] == "nvidia-x test-cpu-2core"
+
+    def test_of_two_cpus_the_one_with_most_of_the_figures_is_shown(self, repository):
+        repository.change_record(add_table)
+        repository.record_of_another_machine(change=lambda data: data["tables"].pop("by-size"))
+        page = render(f"# Title\n\n{SPEED}\n\n{block('table', table='tiny:by-size')}")
+        assert page.select_one(".verified")["data-machines"] == "test-cpu-2core other-cpu-2core"
 
     def test_a_figure_of_another_machine_than_the_page_shows_names_it(self, gpu):
         """Also in a sentence that asks for none, before the reader has chosen."""
         gpu.change_record(add_table)
-        gpu.change_record(lambda data: data["tables"].update(more=data["tables"]["by-size"]))
+        gpu.change_record(lambda data: data["tables"].update(more=data["tables"]["by-size"], third=data["tables"]["by-size"]))
         gpu.change_record(lambda data: data["claims"].pop("step-speed"))
-        blocks = "\n\n".join(block("table", table=f"tiny:{name}") for name in ("by-size", "more"))
-        assert shown(render(f"{SPEED}\n\n{blocks}").find("button")) == "7.5x (NVIDIA X)"
+        blocks = "\n\n".join(block("table", table=f"tiny:{name}") for name in ("by-size", "more", "third"))
+        assert shown(render(f"{SPEED}\n\n{blocks}").find("button")) == "7.5x (NVIDIA X)", "the GPU has no table"
 
     def test_a_machine_with_little_of_a_page_is_not_offered_and_shows_what_the_first_does(self, gpu):
         gpu.change_record(add_table)

@@ -1,0 +1,72 @@
+"""What was predicted beside what was measured, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import predict, run
+from .steps import STEPS, Step, step
+
+MEASURED = Path(__file__).with_name("measured")
+MODELS = {"llama3-8b": "Llama 8B", "llama3.2-1b": "Llama 1B", "qwen3-4b": "Qwen3 4B", "qwen2.5-7b": "Qwen2.5 7B", "gemma-3-1b": "Gemma 3 1B",
+          "bert-large-cls": "BERT-large", "gpt2": "GPT-2", "mistral-7b": "Mistral 7B"}  # fmt: skip
+WORDS = {
+    ("method", "lora"): "LoRA", ("method", "qlora"): "QLoRA", ("checkpointing", True): "checkpointing", ("fused_loss", True): "fused loss",
+    ("compiled", True): "compiled", ("precision", "mixed"): "bf16 autocast", ("precision", "fp32"): "tf32", ("attention", "eager"): "eager attention",
+    ("optimizer", "adamw_8bit"): "8-bit AdamW", ("optimizer", "adamw_foreach"): "AdamW foreach", ("cache", "static"): "static cache, compiled",
+    ("weights", "nf4"): "nf4", ("weights", "int8"): "int8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    step: Step
+    predicted: dict[str, Any]  # of predict.all_of
+    measured: dict[str, Any]  # of measure; with "error" where it failed
+
+    @property
+    def words(self) -> str:
+        full = ["full"] if self.step.kind == "train" and "method" not in self.step.options else []
+        options = [WORDS[item] for item in self.step.options.items()]
+        return ", ".join([MODELS[self.step.model], *full, *options, f"{self.step.batch} x {self.step.length:,}"])
+
+    @property
+    def ran(self) -> bool:
+        return "error" not in self.measured
+
+    @property
+    def against(self) -> float:
+        """Predicted over measured seconds: above 1, the GPU was faster than predicted."""
+        return self.predicted["seconds"] / self.measured["seconds"]
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured seconds lie between low and high."""
+        return self.predicted["low"] <= self.measured["seconds"] <= self.predicted["high"]
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.step.batch * self.step.length / self.measured["seconds"]
+
+
+def read(file: Path, gpu: str) -> tuple[dict[str, Any], dict[str, Any], list[Row]]:
+    """(the machine that ran: {"date", "machine", "software", "driver"}, its rates, a Row for each step) of a file of `run`.
+
+    gpu: which prediction to compare with. ValueError where nothing was predicted for it.
+    """
+    found, predicted = run.read(file), predict.read()
+    if gpu not in predicted:
+        raise ValueError(f"{gpu}: predicted were {', '.join(predicted)}: add it to GPUS in gpu_steps/steps.py and run python -m gpu_steps predict")
+    rows = [Row(one, predicted[gpu][one.key], found[one.key]) for one in STEPS if one.key in found and one.model]
+    return found["machine"], found["rates"], rows
+
+
+def by_key(rows: list[Row], key: str) -> Row:
+    """The row of that step; ValueError where it was not measured."""
+    known = step(key)
+    for row in rows:
+        if row.step == known:
+            return row
+    raise ValueError(f"{key!r} was not measured")
