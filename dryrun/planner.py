@@ -101,6 +101,7 @@ def plan(
     rank: int = 16,
     whole_gradients: bool = False,
     host_memory: float | None = None,
+    attention: str = "",
     only: str | None = None,
 ) -> list[Option]:
     """Every strategy as an `Option`: what fits first, full fine-tuning before adapters, then the fastest.
@@ -114,7 +115,7 @@ def plan(
     checkpointing: True for every layer, or n for every n-th one. whole_gradients: under accumulation FSDP2 reduces in the
     last micro-batch alone, as `Trainer` does: less to send, and whole gradients on every GPU until then. They count 4 bytes
     for each parameter, as fp32 sums take; bf16 sums, `Trainer`'s default, take 2. host_memory: GB of each node; without it
-    no strategy with offload fits. only: the name of one strategy, where the others do not matter.
+    no strategy with offload fits. attention: that of a `Setting`. only: the name of one strategy, where the others do not matter.
     """
     _check(gpus, nodes, adapters, batch, accumulation, network)
     processor(gpu)  # ValueError with the nearest name
@@ -129,6 +130,7 @@ def plan(
         gpus_per_node=gpus // nodes,
         accumulation=accumulation,
         whole_gradients=whole_gradients,
+        attention=attention,
         **answer.links(cluster),
     )
     return _options(full, here, precision, rank, host_memory, only)

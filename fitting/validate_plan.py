@@ -78,6 +78,7 @@ def _step(row, strategy, network, why):
         checkpointing=workload.checkpointing,
         compiled=workload.compiled,
         fused_loss=workload.fused_loss,
+        attention=setting.attention,
         only=strategy,
     )
     unseen = of_group(timing.fitted()["held_out"]["source"], row["source"])
