@@ -9,6 +9,8 @@ NOTEBOOKS ?=
 RECORDS ?=
 PAGES ?=
 LIGHTHOUSE_RUNS ?= 5
+SECONDS ?= 660
+PATIENCE ?= 1
 TORCH := torch==2.13.0
 # Not in a lock: what a plain `pip install torch` brings, on a machine with or without a GPU.
 NOT_LOCKED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
@@ -87,7 +89,7 @@ verify: $(RUNNER_READY) ## execute notebooks, say of each figure whether it hold
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)
 
 gpu: $(RUNNER_READY) ## measure the steps of gpu_steps/ on this machine's GPU, into out/gpu_steps (11 minutes; goes on where it stopped)
-	@$(RUNNER) -m gpu_steps run
+	@$(RUNNER) -m gpu_steps run --seconds $(SECONDS) --patience $(PATIENCE)
 
 add: $(SITE) ## check records that somebody sent, and put them into results/ (RECORDS="a.json b.json")
 	@$(BIN)/python -m evidence add $(RECORDS)

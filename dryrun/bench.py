@@ -76,7 +76,7 @@ def measure(device: str | torch.device | None = None, seconds: float = 1.0, disk
     gpu, name = None, _cpu_name()
     if device.type == "cuda":  # type: ignore[union-attr]
         name = torch.cuda.get_device_name(device)
-        gpu = _key_of(name, torch.cuda.get_device_properties(device).total_memory)
+        gpu = key_of(name, torch.cuda.get_device_properties(device).total_memory)
     rates = [*_products(torch, device, seconds), _copy(torch, device, seconds)]
     if device.type == "cuda":  # type: ignore[union-attr]
         rates += [*_from_host(torch, device, seconds), *_between(torch, device, seconds)]
@@ -234,7 +234,7 @@ def _device(torch: ModuleType, wanted: str | torch.device | None) -> torch.devic
     return device
 
 
-def _key_of(name: str, memory: int) -> str | None:
+def key_of(name: str, memory: int) -> str | None:
     """The accelerator that a driver calls `name`, or None. Of several sizes the one with that much memory."""
     for spelling in (f"{name} {round(memory / 1e9)}GB", f"{name} {round(memory / 2**30)}GB", name):
         try:

@@ -54,13 +54,17 @@ class Row:
 def read(file: Path, gpu: str) -> tuple[dict[str, Any], dict[str, Any], list[Row]]:
     """(the machine that ran: {"date", "machine", "software", "driver"}, its rates, a Row for each step) of a file of `run`.
 
-    gpu: which prediction to compare with. ValueError where nothing was predicted for it.
+    gpu: which prediction of predicted.json to compare with. ValueError where nothing was predicted for it.
     """
     found, predicted = run.read(file), predict.read()
     if gpu not in predicted:
         raise ValueError(f"{gpu}: predicted were {', '.join(predicted)}: add it to GPUS in gpu_steps/steps.py and run python -m gpu_steps predict")
-    rows = [Row(one, predicted[gpu][one.key], found[one.key]) for one in STEPS if one.key in found and one.model]
-    return found["machine"], found["rates"], rows
+    return found["machine"], found["rates"], rows_of(found, predicted[gpu])
+
+
+def rows_of(found: dict[str, Any], predicted: dict[str, Any]) -> list[Row]:
+    """A Row for each step that was predicted, and then ran or failed, in the order of the steps."""
+    return [Row(one, predicted[one.key], found[one.key]) for one in STEPS if one.key in found and one.key in predicted]
 
 
 def by_key(rows: list[Row], key: str) -> Row:
@@ -70,3 +74,26 @@ def by_key(rows: list[Row], key: str) -> Row:
         if row.step == known:
             return row
     raise ValueError(f"{key!r} was not measured")
+
+
+def pairs(rows: list[Row]) -> list[tuple[Row, Row]]:
+    """Every two training steps that ran and differ in one option alone: first the one without it, or of two values in alphabetical order."""
+    ran = [row for row in rows if row.step.kind == "train" and row.ran]
+    return [(one, other) for one in ran for other in ran if _adds_one_option(one.step, other.step)]
+
+
+def changed(one: Row, other: Row) -> str:
+    """In words, what the second of a pair has that the first has not: "checkpointing", "QLoRA for LoRA"."""
+    (name,) = [name for name, value in other.step.options.items() if one.step.options.get(name) != value]
+    words, before = WORDS[name, other.step.options[name]], one.step.options.get(name)
+    return f"{words} for {WORDS[name, before]}" if before else words
+
+
+def _adds_one_option(one: Step, other: Step) -> bool:
+    if (one.model, one.batch, one.length) != (other.model, other.batch, other.length):
+        return False
+    changed = [name for name in one.options | other.options if one.options.get(name) != other.options.get(name)]
+    if len(changed) != 1 or changed[0] not in other.options:
+        return False
+    before = one.options.get(changed[0])
+    return before is None or before < other.options[changed[0]]

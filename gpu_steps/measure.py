@@ -26,7 +26,7 @@ from dryrun.step_trace import config_of
 from . import steps
 
 WARM, FEWEST, SECONDS = 3, 5, 2.0  # steps before the clock, steps and seconds on it
-WITHOUT_KERNELS = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+SMALL_SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
                    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4}  # fmt: skip
 SMALL_LENGTH = 32
 
@@ -39,7 +39,9 @@ def main() -> None:
     turn = json.loads(sys.stdin.readline())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     found = {"rates": _rates, "train": _train, "generate": _generate}[step.kind](step, device, turn["small"])
-    Path(turn["out"]).write_text(json.dumps(found), encoding="utf-8")
+    partial = Path(turn["out"]).with_suffix(".part")  # a process that is killed while it writes leaves no half result
+    partial.write_text(json.dumps(found), encoding="utf-8")
+    partial.replace(turn["out"])
 
 
 def _rates(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _train(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any
         torch.set_float32_matmul_precision("high")  # TF32, as the prediction has it
     model = _model(step, device, small, "eager" if job.attention == "eager" else "sdpa", job.precision in ("mixed", "fp32"), job.fused_loss)
     if job.method == "qlora":
-        _to_bits(model, "nf4", device)
+        _quantize(model, "nf4", device)
     model.config.use_cache = False
     model.train()
     if job.method != "full":
@@ -113,7 +115,7 @@ def _train(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any
 def _generate(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any]:
     model = _model(step, device, small, "sdpa", False, False).eval()
     if step.options.get("weights"):
-        _to_bits(model, step.options["weights"], device)
+        _quantize(model, step.options["weights"], device)
     model.generation_config.eos_token_id = None  # random weights must not end early
     ids = _batch(model, step.batch, SMALL_LENGTH if small else step.length, device)["input_ids"]
     options = {"cache_implementation": "static"} if step.options.get("cache") == "static" else {}
@@ -149,7 +151,7 @@ def _model(step: steps.Step, device: torch.device, small: bool, attention: str, 
         _fuse_loss(config.model_type)
     if small:
         config = copy.deepcopy(config)
-        for name, value in WITHOUT_KERNELS.items():
+        for name, value in SMALL_SIZES.items():
             if hasattr(config, name):
                 setattr(config, name, value)
         if getattr(config, "layer_types", None):
@@ -166,8 +168,9 @@ def _fuse_loss(model_type: str) -> None:
     MODEL_TYPE_TO_APPLY_LIGER_FN[model_type](rope=False, swiglu=False, rms_norm=False, cross_entropy=False, fused_linear_cross_entropy=True)  # fmt: skip
 
 
-def _to_bits(model: nn.Module, weights: str, device: torch.device) -> None:
-    """Replaces the linear layers by those of bitsandbytes, but for the output layer."""
+def _quantize(model: nn.Module, weights: str, device: torch.device) -> None:
+    """Replaces the linear layers by those of bitsandbytes, but for the output layer: nf4 with double quantization, or int8 without the
+    decomposition of outliers."""
     import bitsandbytes as bnb
 
     for name, module in list(model.named_modules()):
@@ -238,7 +241,7 @@ def _start_counting(device: torch.device) -> None:
 
 
 def _memory(device: torch.device) -> dict[str, int]:
-    """Bytes: allocated and reserved at the peak, and of the whole device at the end."""
+    """Bytes: allocated and reserved at the peak, and of the whole device at the end, when `generate` has freed some."""
     if device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info()

@@ -8,6 +8,7 @@ from typing import Any
 
 from dryrun import Cluster, Generation, Job, device_memory, timing
 from dryrun.answer import of_job
+from dryrun.hardware import accelerator
 from dryrun.inference import serve
 from dryrun.setting import Setting
 from dryrun.traces import traced
@@ -30,7 +31,29 @@ def all_of(gpu: str) -> dict[str, dict[str, Any]]:
 
 
 def write(path: Path = FILE) -> None:
-    path.write_text(json.dumps({gpu: all_of(gpu) for gpu in steps.GPUS}, indent=1) + "\n", encoding="utf-8")
+    """Adds GPUs that have none. What was predicted before a run stays as it was, whatever the library would say today."""
+    known = read(path) if path.exists() else {}
+    made = {gpu: known.get(gpu) or all_of(gpu) for gpu in steps.GPUS}
+    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+def of_machine(gpu: str | None, folder: Path) -> dict[str, Any]:
+    """What is expected of this machine's GPU: from predicted.json, or computed now, before it is measured, and kept in the folder.
+
+    gpu: a name of `dryrun gpus`; {} for None, and for a GPU without predicted times.
+    """
+    if gpu is None:
+        return {}
+    path = folder / "predicted.json"
+    known = read() | (read(path) if path.exists() else {})
+    if gpu not in known:
+        try:
+            known[gpu] = all_of(gpu)
+        except ValueError as error:
+            print(error)
+            known[gpu] = {}
+        path.write_text(json.dumps({gpu: known[gpu]}, indent=1) + "\n", encoding="utf-8")
+    return known[gpu]
 
 
 def read(path: Path = FILE) -> dict[str, dict[str, dict[str, Any]]]:
@@ -54,13 +77,13 @@ def _generate(step: steps.Step, gpu: str) -> dict[str, Any]:
     weights = step.options.get("weights", "bf16")
     held = serve(Generation(step.model, prompt=step.length, new=steps.NEW, batch=step.batch, weights=weights), Cluster(gpu))
     memory = {"tensors": held.needed}
-    if weights != "bf16":  # bitsandbytes: no published row says how fast its kernels decode
+    if weights != "bf16":  # no decoding with bitsandbytes is predicted: its published rows are older than its kernels
         return memory
     compiled = step.options.get("cache") == "static"
     first = Workload(step.model, step.batch, step.length, kind="forward")
     each = Workload(step.model, step.batch, 1, kind="decode", compiled=compiled)
-    setting = Setting(gpu=gpu, optimizer="", host="graphs" if compiled else "eager", context=step.length + steps.NEW // 2)
-    eager = Setting(gpu=gpu, optimizer="")
+    setting = Setting(gpu=accelerator(gpu), optimizer="", host="graphs" if compiled else "eager", context=step.length + steps.NEW // 2)
+    eager = Setting(gpu=accelerator(gpu), optimizer="")
     prefill = timing.prediction(traced(first), first, eager)
     return _seconds(timing.prediction(traced(each), each, setting)) | {"first": _seconds(prefill)} | memory
 

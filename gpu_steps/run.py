@@ -1,14 +1,16 @@
 """Runs the steps, each in a process of its own with a time limit, and writes each result the moment it is there.
 
-What is measured stays: a run that was cut goes on where it stopped. While one step runs, the next ones import.
+What is measured stays: a run that was cut goes on where it stopped. While one step runs, the next one imports.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,52 +23,67 @@ from evidence import machine
 
 from . import steps
 
-AHEAD = 3  # processes that import while another measures
 LAST_LINES = 1500  # characters of what a failed step printed
+TOO_LARGE = "out of memory"  # in the log of a step that does not fit: it will not fit the next time either
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 WATCHED = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,memory.used,clocks_event_reasons.active"
 STATED = "name,driver_version,clocks.max.sm,clocks.max.mem,power.limit,vbios_version"
+SAME = ("machine", "software", "small")  # of one file
 
 
-def run(folder: Path, seconds: float, words: list[str], *, small: bool = False, jobs: int = 1) -> dict[str, Any]:
+def run(folder: Path, seconds: float, words: list[str], *, small: bool = False, jobs: int = 1, patience: float = 1) -> dict[str, Any]:
     """Measures the steps that are not in `folder` yet, until `seconds` have passed. Returns {key: result}.
 
     words: steps whose key has one of them; all without words. small: models of a few thousand weights, to try the run itself.
-    jobs: steps at once; with more than one, their times are worth nothing.
+    jobs: steps at once; with more than one, their times are worth nothing. patience: times each step's limit.
+    ValueError where the folder holds results of another machine, other software, or of a trial.
     """
     until = time.monotonic() + seconds
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "measured.jsonl"
     done = read(file)
+    here = _machine(small)
     if "machine" not in done:
-        append(file, {"key": "machine", **_machine(small)})
-    left = [step for step in steps.chosen(words) if "error" in done.get(step.key, {"error": ""})]
-    with _watching(folder / "clocks.csv"), tempfile.TemporaryDirectory() as scratch:
+        append(file, {"key": "machine", **here})
+    elif other := [name for name in SAME if done["machine"].get(name) != here[name]]:
+        raise ValueError(f"{file}: its results are of another run ({', '.join(other)} differ): name another folder, --out")
+    waiting = [step for step in steps.chosen(words) if not measured(done.get(step.key))]
+    with _watching(folder / "clocks.csv"), tempfile.TemporaryDirectory() as scratch, _ended_as_by_control_c():
         ready: list[Child] = []
         running: list[Child] = []
-        while (left or ready or running) and time.monotonic() < until:
-            while left and len(ready) < AHEAD + jobs - 1:
-                ready.append(Child(left.pop(0), Path(scratch)))
-            while ready and len(running) < jobs:
-                running.append(ready.pop(0))
-                running[-1].go(small)
-            time.sleep(0.02)
-            for child in [one for one in running if one.over(until)]:
-                running.remove(child)
-                append(file, child.result())
-        for child in [*ready, *running]:
-            child.end()
+        try:
+            while (waiting or ready or running) and time.monotonic() < until:
+                if waiting and len(ready) < jobs:
+                    ready.append(Child(waiting.pop(0), Path(scratch), patience))
+                while ready and len(running) < jobs:
+                    running.append(ready.pop(0))
+                    running[-1].go(small)
+                time.sleep(0.02)
+                for child in [one for one in running if one.has_ended(until)]:
+                    running.remove(child)
+                    append(file, child.result())
+        finally:
+            for child in [*ready, *running]:
+                child.end()
     return read(file)
+
+
+def measured(result: dict[str, Any] | None) -> bool:
+    """Whether a step need not run again: it has a result, or it does not fit."""
+    return result is not None and ("error" not in result or TOO_LARGE in result.get("log", ""))
 
 
 class Child:
     """A process that imports, waits for its turn, and measures one step."""
 
-    def __init__(self, step: steps.Step, scratch: Path) -> None:
-        name = str(abs(hash(step.key)))
+    def __init__(self, step: steps.Step, scratch: Path, patience: float = 1) -> None:
+        name = str(steps.STEPS.index(step))
         self.step, self.out, self.log = step, scratch / f"{name}.json", (scratch / f"{name}.log").open("w+")
+        self.limit = step.limit * patience
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpu_steps.measure", step.key], stdin=subprocess.PIPE, stdout=self.log, stderr=self.log, text=True
-        )
+            [sys.executable, "-m", "gpu_steps.measure", step.key],
+            stdin=subprocess.PIPE, stdout=self.log, stderr=self.log, text=True, preexec_fn=_die_with_parent,
+        )  # fmt: skip
         self.started = 0.0
         self.cut = ""
 
@@ -77,12 +94,12 @@ class Child:
             stdin.write(json.dumps({"out": str(self.out), "small": small}) + "\n")
             stdin.flush()
 
-    def over(self, until: float) -> bool:
-        """Whether it has ended; past its limit, or that of the run, it is ended."""
+    def has_ended(self, until: float) -> bool:
+        """Whether it has ended by itself, or was ended here: past its limit, or past that of the run."""
         if self.process.poll() is not None:
             return True
-        if time.monotonic() - self.started > self.step.limit:
-            self.cut = f"longer than {self.step.limit} s"
+        if time.monotonic() - self.started > self.limit:
+            self.cut = f"longer than {self.limit:g} s"
         elif time.monotonic() > until:
             self.cut = "the time of the run was over"
         if self.cut:
@@ -112,7 +129,10 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def append(file: Path, result: dict[str, Any]) -> None:
-    said = result.get("error") or f"{result['seconds']:.4f} s" if "seconds" in result or "error" in result else "done"
+    """Writes one result, and says it."""
+    said = result.get("error", "done")
+    if "seconds" in result:
+        said = f"{result['seconds']:.4f} s"
     print(f"{time.strftime('%H:%M:%S')} {result['key']}: {said} ({result.get('took', 0)} s)", flush=True)
     torn = file.exists() and not file.read_bytes().endswith(b"\n")  # an earlier run was cut while it wrote
     with file.open("a", encoding="utf-8") as opened:
@@ -129,6 +149,7 @@ def _machine(small: bool) -> dict[str, Any]:
 
 
 def _smi(query: str) -> list[str]:
+    """Lines of nvidia-smi, of the first GPU first; none where there is no driver."""
     if not shutil.which("nvidia-smi"):
         return []
     done = subprocess.run(["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True, timeout=30)
@@ -142,9 +163,30 @@ def _watching(file: Path) -> Iterator[None]:
         yield
         return
     with file.open("a") as opened:
-        watcher = subprocess.Popen(["nvidia-smi", "--query-gpu=" + WATCHED, "--format=csv,noheader,nounits", "-lms", "500"], stdout=opened, stderr=subprocess.DEVNULL)  # fmt: skip
+        command = ["nvidia-smi", "--query-gpu=" + WATCHED, "--format=csv,noheader,nounits", "-lms", "500"]
+        watcher = subprocess.Popen(command, stdout=opened, stderr=subprocess.DEVNULL, preexec_fn=_die_with_parent)
         try:
             yield
         finally:
             watcher.kill()
             watcher.wait()
+
+
+@contextlib.contextmanager
+def _ended_as_by_control_c() -> Iterator[None]:
+    """A polite kill ends the children too."""
+
+    def stop(*_: object) -> None:
+        raise SystemExit(1)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _die_with_parent() -> None:
+    """In the child: whoever kills the run at once leaves no process on the GPU. Linux alone has this."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -174,7 +174,7 @@ def test_a_healthy_gpu_raises_no_alarm_and_one_at_half_of_it_does(gpu, products)
     ],
 )
 def test_the_table_knows_a_gpu_by_the_name_that_its_driver_says(name, memory, key):
-    assert bench._key_of(name, memory) == key
+    assert bench.key_of(name, memory) == key
 
 
 def test_the_data_sheet_has_peaks_for_products_memory_and_links():
