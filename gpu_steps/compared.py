@@ -28,8 +28,10 @@ class Row:
 
     @property
     def words(self) -> str:
-        full = ["full"] if self.step.kind == "train" and "method" not in self.step.options else []
         options = [WORDS[item] for item in self.step.options.items()]
+        if self.step.kind == "generate":
+            return ", ".join([*(options or ["bf16"]), f"{self.step.batch} prompt{'s' * (self.step.batch > 1)}"])
+        full = [] if "method" in self.step.options else ["full"]
         return ", ".join([MODELS[self.step.model], *full, *options, f"{self.step.batch} x {self.step.length:,}"])
 
     @property
