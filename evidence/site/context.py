@@ -53,6 +53,12 @@ class Context:
     def notebook_url(self, notebook, anchor=""):
         return f"{self.root}notebooks/{notebook}/{anchor and '#' + anchor}"
 
+    def table_url(self, notebook, name):
+        """Where the notebook's page shows the table; its top where the executed notebook has none, because a larger machine made it."""
+        path = Path("notebooks") / f"{notebook}.ipynb"
+        shown = path.exists() and f'"name": "{name}"' in path.read_text(encoding="utf-8")
+        return self.notebook_url(notebook, f"table-{name}" if shown else "")
+
     def record_url(self, record):
         return f"{self.root}results/{record.notebook}/{record.path.name}"
 

@@ -264,7 +264,7 @@ def _caption(context, record, table, name):
         "date": record.date,
         "stale": "stale" in table,
         "source": table.get("source"),
-        "cell": context.notebook_url(notebook, f"table-{key}"),
+        "cell": context.table_url(notebook, key),
         "record": context.record_url(record),
     }
 
