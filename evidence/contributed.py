@@ -21,7 +21,7 @@ SHORT_NAME = re.compile(r"[\w.:/+=-]{1,40}( [\w.:/+=-]{1,20})?", re.A)
 ADDRESS = re.compile(
     r"://|www\.|@\w|\.(com|org|net|info|io|ai|app|dev|shop|site|store|online|xyz|example)\b", re.I | re.A
 )
-ALWAYS = {"python", *machine.PACKAGES, "cuda", "rocm"}  # what `software` of any run may name
+ALWAYS = {"python", *machine.PACKAGES, "cuda", "rocm", "driver", "clock"}  # what `software` of any run may name
 NEEDED = {"torch", "transformers"}  # in `software` where the notebook's own run has them
 
 

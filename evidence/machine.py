@@ -59,8 +59,8 @@ def _label(machine):
 
 
 def software(packages=()):
-    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and CUDA or ROCm where there
-    is a GPU: a build of torch with CUDA on a machine without one runs none of it. A module that is imported says its own
+    """Versions: python, torch, transformers, accelerate, `packages` (those that are installed), and where there is a GPU CUDA or
+    ROCm, its driver and its highest clock: a build of torch with CUDA on a machine without one runs none of it. A module that is imported says its own
     version: pip may have replaced its files since."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *packages):
@@ -76,10 +76,21 @@ def software(packages=()):
         import torch
 
         if torch.version.cuda:
-            versions["cuda"] = torch.version.cuda
+            versions |= {"cuda": torch.version.cuda} | _driver()
         if getattr(torch.version, "hip", None):
             versions["rocm"] = torch.version.hip
     return versions
+
+
+def _driver():
+    """{"driver": ..., "clock": ...} of the first GPU, as nvidia-smi says them; {} where it says nothing."""
+    asked = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm", "--format=csv,noheader", "--id=0"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found = re.fullmatch(r"([\d.]+), (\d+) MHz\s*", done.stdout)
+    return {"driver": found[1], "clock": f"{found[2]}MHz"} if found else {}
 
 
 def native_bf16():

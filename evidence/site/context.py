@@ -238,7 +238,7 @@ def alternatives(choices):
 
 def versions(record):
     software = record.data["software"]
-    return ", ".join(f"{name} {software[name]}" for name in ("torch", "transformers") if name in software)
+    return ", ".join(f"{name} {software[name]}" for name in ("torch", "transformers", "driver", "clock") if name in software)
 
 
 def rows_of(context, notebook, name):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dryrun import communication, roofline, runs, timing
+from dryrun import Cluster, Job, communication, roofline, runs, timing
+from dryrun.answer import of_job
 from dryrun.kernels import Kernel
 from dryrun.setting import Setting
 from dryrun.traces import traced
@@ -238,3 +239,13 @@ def test_a_setting_of_many_gpus_is_read_from_the_row(rows):
     workload, setting = run_of(row)
     assert (setting.tensor, setting.strategy) == (2, "fsdp2")
     assert isinstance(setting, Setting) and workload.model == row["model"]
+
+
+@pytest.mark.parametrize("gpu, faster", [("h100-sxm5", True), ("b200-hgx", True), ("a100-sxm4-80", False), ("rtx-5090", False)])
+def test_attention_is_cudnns_on_hopper_and_data_center_blackwell_unless_flash_is_asked_for(gpu, faster):
+    def seconds(attention):
+        job = Job("llama3.2-1b", length=8192, attention=attention, checkpointing=True)  # not bound by launches
+        return of_job(job, Cluster(gpu)).prediction.seconds
+
+    assert (seconds("auto") < 0.95 * seconds("flash")) is faster
+    assert faster or seconds("auto") == seconds("flash")

@@ -184,6 +184,17 @@ def test_a_build_with_cuda_is_the_software_of_a_gpu_and_not_of_a_machine_without
     assert list(schema._wrong_machine(machine.describe(), versions)) == []  # a record of this run is one
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [("580.159.04, 1980 MHz", {"driver": "580.159.04", "clock": "1980MHz"}), ("[N/A], [N/A]", {}), ("No devices were found", {})],
+)
+def test_the_software_of_a_gpu_names_its_driver_and_its_highest_clock(monkeypatch, tmp_path, printed, said):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{printed}'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert machine._driver() == said
+
+
 def test_nothing_names_a_person_or_a_host():
     said = json.dumps([machine.describe(), machine.software()])
     for secret in (socket.gethostname(), str(Path.home()), f'"{getpass.getuser()}"'):
