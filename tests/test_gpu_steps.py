@@ -76,10 +76,14 @@ def test_the_record_says_what_the_results_say(file):
     found = {key: one for key, one in run.read(file).items() if key.startswith("train") and "error" not in one}
     ratios = {key: expected[key]["seconds"] / one["seconds"] for key, one in found.items()}
     claims = {name: claim["value"] for name, claim in record["claims"].items()}
-    assert claims["time-steps"] == len(found)
-    assert claims["time-against"] == pytest.approx(statistics.median(ratios.values()))
     tensors = [abs(expected[key]["tensors"] / one["allocated"] - 1) for key, one in found.items()]
-    assert claims["tensors-error"] == pytest.approx(100 * statistics.median(tensors))
+    of_results = {
+        "time-steps": len(found),
+        "time-against": statistics.median(ratios.values()),
+        "tensors-error": 100 * statistics.median(tensors),
+    }
+    again = f"{file.relative_to(ROOT)}: the record says otherwise: restore the file, or run `make record NOTEBOOKS=gpu_steps`"
+    assert {name: claims[name] for name in of_results} == pytest.approx(of_results), again
     assert record["machine"]["gpu"] and record["software"]["driver"]
 
 
