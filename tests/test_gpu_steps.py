@@ -78,7 +78,6 @@ def test_the_record_says_what_the_results_say(file):
     claims = {name: claim["value"] for name, claim in record["claims"].items()}
     tensors = [abs(expected[key]["tensors"] / one["allocated"] - 1) for key, one in found.items()]
     of_results = {
-        "time-steps": len(found),
         "time-against": statistics.median(ratios.values()),
         "tensors-error": 100 * statistics.median(tensors),
     }
