@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from . import hardware, roofline
+from . import hardware, kernel_tables, roofline
 
 DTYPES = ("bf16", "fp16")  # of which one is the 16-bit product of a machine
 WARM = 0.95  # of the best rate: below, it slows down
@@ -25,8 +25,8 @@ def usual(gpu: str) -> tuple[float, float]:
         return USUAL, USUAL
     product = constants["product"] * (constants["product_recent"] if kind.architecture in roofline.RECENT else 1)
     clock = {roofline.POWER_LIMITED: constants["power_limited"], roofline.HALF_RATE: constants["half_rate"]}
-    memory = roofline.bandwidth_share(constants, constants["streaming"], kind.memory_type)
-    return min(1.0, product * clock.get(kind.held_back, 1.0)), float(memory)
+    product *= kernel_tables.level(kind, "bf16")
+    return min(1.0, product * clock.get(kind.held_back, 1.0)), kernel_tables.stream(kind)
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import strategies
+from . import kernel_tables, strategies
 from .device_memory import keeps_whole_gradients
 from .hardware import LINKS
 from .kernels import Kernel
@@ -36,6 +36,7 @@ class Seconds(NamedTuple):
     once: float = 0.0  # overlaps with the last backward pass
     alone: float = 0.0  # each micro-batch waits for it
     after: float = 0.0  # each step waits for it
+    latency: float = 0.0  # seconds, whatever the links' peaks, that each micro-batch waits
 
 
 def of_step(traced: Traced, workload: Workload, setting: Setting) -> Seconds:
@@ -44,10 +45,11 @@ def of_step(traced: Traced, workload: Workload, setting: Setting) -> Seconds:
         return Seconds()
     gpu = processor(setting.gpu)
     found = _of_data(traced, workload, setting, gpu) if workload.kind == "train" else Seconds()
-    alone = found.alone + _tensor_parallel(traced, workload, setting, gpu)
+    sent, latency = _tensor_parallel(traced, workload, setting, gpu)
+    alone = found.alone + sent
     alone += _of_sequence(traced, workload, setting, gpu) + _of_experts(traced, workload, setting, gpu)
     alone += _of_stages(traced, workload, setting, gpu)
-    found = found._replace(alone=alone)
+    found = found._replace(alone=alone, latency=latency)
     return _with_host(found, traced, setting, gpu) if setting.offload else found
 
 
@@ -122,14 +124,17 @@ def adapter(gpu: Processor) -> float:
     return ADAPTER.get(gpu.architecture, OLDER_ADAPTER)
 
 
-def _tensor_parallel(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
+def _tensor_parallel(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> tuple[float, float]:
+    """(seconds of its bytes at the link's peak, seconds of its calls)."""
     if setting.tensor == 1:
-        return 0.0
+        return 0.0, 0.0
     passes = 1 if workload.kind != "train" else 3 if workload.checkpointing else 2
     tokens = workload.batch * max(1, workload.length) / setting.sequence
     layers = traced.layers / setting.pipeline
-    reduced = passes * REDUCED_IN_LAYER * layers * 2 * tokens * traced.width
-    return 2 * reduced * (setting.tensor - 1) / setting.tensor / _link(gpu, setting)
+    calls = passes * REDUCED_IN_LAYER * layers
+    reduced = calls * 2 * tokens * traced.width
+    sent = 2 * reduced * (setting.tensor - 1) / setting.tensor / _link(gpu, setting)
+    return sent, calls * kernel_tables.all_reduce(gpu, setting.tensor)
 
 
 def _of_sequence(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:

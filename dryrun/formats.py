@@ -3,6 +3,7 @@
 WEIGHT_BYTES = {
     "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "int8": 1.0, "q8_0": 8.5 / 8, "int4-32": 0.5 + 4 / 32, "int4-64": 0.5 + 4 / 64,
     "int4-128": 0.5 + 4 / 128, "q4_k_m": 4.85 / 8, "q4_0": 4.5 / 8, "fp8": 1.0, "nf4": 0.5 + 1 / 16,
+    "nvfp4": 0.5 + 1 / 16, "mxfp4": 0.5 + 1 / 32,
 }  # fmt: skip
 OF_LLAMA_CPP = ("q8_0", "q4_k_m", "q4_0")
 WHOLE_MODEL = ("fp32", "q8_0", "q4_k_m", "q4_0")  # embedding and output layer too; elsewhere these stay in 16 bits

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from . import timing
+from . import decoding, timing
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import GiB
 from .job import LARGEST_COUNT, Cluster, Generation
@@ -19,8 +19,6 @@ from .workload import Traced, Workload
 
 LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
 FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
-# Seconds of one small all-reduce without NVLink: eight RTX 4090 and NCCL, https://github.com/NVIDIA/nccl/issues/1530
-SUM_OVER_PCIE = 42.1e-6
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
 MOST_SLOTS = 64  # that are asked of llama.cpp: it is made for few users
 OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
@@ -112,20 +110,21 @@ class Served:
         if is_mixture(asked.model.text):
             low, high = band_of_mixtures()
             each = replace(each, low=low * each.seconds, high=high * each.seconds)
-        if self.gpus == 1 or self.over_nvlink:
-            return first, each
-        sums = (2 * self.traced.layers + 1) * SUM_OVER_PCIE
-        return tuple(_later(found, sums) for found in (first, each))  # type: ignore[return-value]
-
-    @property
-    def over_nvlink(self) -> bool:
-        """Whether GPUs of this kind come with NVLink. A bridge that is sold apart does not count."""
-        return str(self.cluster.gpu.get("peer_link")).startswith("NVLink")
+        return first, each
 
     @property
     def predicted(self) -> bool:
-        """Whether its speed is predicted: it may fit, and published rows ran such weights."""
-        return self.verdict != NO and self.generation.weights not in UNPREDICTED
+        """Whether its speed is predicted: it may fit, and nothing of `unpredicted` is the case."""
+        return self.verdict != NO and not self.unpredicted
+
+    @property
+    def unpredicted(self) -> str:
+        """In words, why no speed is predicted, or ""."""
+        if self.generation.weights in UNPREDICTED:
+            return f"nobody published rows of weights in {self.generation.weights} that could judge it"
+        if self.cluster.gpu.key in decoding.UNEXPLAINED:
+            return f"what is published of {self.cluster.gpu.name} is less than half of what its data sheet would give, and nobody says why"
+        return ""
 
     @property
     def prefill_judged(self) -> bool:
@@ -166,16 +165,6 @@ class Served:
 def band_of_mixtures() -> tuple[float, float]:
     """(low, high) of a token of a mixture of experts, as factors: its errors are larger than those of other decoding, and few."""
     return timing.factors(timing.fitted()["mixture_decoding_errors"])
-
-
-def _later(found: timing.Prediction, seconds: float) -> timing.Prediction:
-    """The prediction with so many seconds more that GPUs wait for each other."""
-    parts = found.parts | {"communication": found.parts["communication"] + seconds}
-    rate = found.tokens_per_second * found.seconds / (found.seconds + seconds)
-    return replace(
-        found, seconds=found.seconds + seconds, low=found.low + seconds, high=found.high + seconds, parts=parts,
-        bound=max(parts, key=parts.get), tokens_per_second=rate,  # type: ignore[arg-type]
-    )  # fmt: skip
 
 
 def serve(generation: Generation, cluster: Cluster) -> Served:

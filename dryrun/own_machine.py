@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import hardware
+from . import hardware, kernel_tables
 from .bench import LARGEST_FILE, Rate
 from .bench_report import DTYPES
 from .kernels import Kernel
@@ -51,10 +51,9 @@ def own_constants(found: dict[str, Any], constants: dict[str, float]) -> dict[st
         return float(table.seconds(changed)[0])
 
     if copied := rates.get("memory copy"):
-        kernel = Kernel("forward", "memory", "uint8", 0, (), 2 * copied.size, 0)
-        reached = 2 * copied.size / seconds(kernel) * constants["streaming"] / constants["bandwidth"]
-        for name in ("streaming", "bandwidth"):
-            changed[name] = constants[name] * copied.value * 1e9 / reached
+        reached = copied.value * 1e9 / (kernel_tables.stream(gpu) * gpu.bandwidth)  # of what such GPUs do
+        changed["streaming"] = reached
+        changed["bandwidth"] = constants["bandwidth"] * reached / constants["streaming"]
     product = next((rates[f"product {dtype}"] for dtype in DTYPES if f"product {dtype}" in rates), None)
     if product:
         side = product.size

@@ -196,7 +196,7 @@ def served(found: Served) -> Iterator[str]:
         yield f"{'longest context':24}{found.longest:10,}   tokens, one sequence"
     yield ""
     if not found.predicted:
-        yield f"No speed: nobody published rows of weights in {asked.weights} that could judge it."
+        yield f"No speed: {found.unpredicted}."
         return
     first, each = found.prefill, found.decode
     band = f"{first.low:.3g} to {first.high:.3g}" if found.prefill_judged else "unjudged: nobody published such weights"

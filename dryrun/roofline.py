@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from . import hardware
+from . import hardware, kernel_tables
 
 if TYPE_CHECKING:
     from .kernels import Kernel
 
 # Columns of efficiency: which constant says how much of the peak a kernel reaches.
 (PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, FORWARD_TRITON,
- BACKWARD_TRITON, FORWARD_CUDNN, BACKWARD_CUDNN, MEMORY) = range(13)  # fmt: skip
+ BACKWARD_TRITON, MEMORY) = range(11)  # fmt: skip
 HBM, GDDR, GDDR_LARGE_CACHE = range(3)
 LARGE_CACHE = 24  # MB
 FULL, POWER_LIMITED, HALF_RATE = range(3)  # how a GPU's tensor cores are held back
@@ -38,7 +38,7 @@ TILES = (
 TILES_FP32 = ((128, 128, 1.0), (128, 64, 0.95), (64, 64, 0.85), (64, 32, 0.70))
 SPLITS = (1, 2, 4, 8, 16)  # of the inner dimension, where there are too few tiles
 SMALLEST_SPLIT = 256
-FEW_ROWS = 8  # fewer rows than that are no work for tensor cores
+FEW_ROWS = 8  # fewer rows than that are no work for tensor cores in PyTorch's own operators; engines are in `decoding`
 TENSOR_FP32 = {"ampere", "ada", "hopper", "blackwell", "geforce"}  # they have TF32
 # MB of L2 and multiprocessors of a family, where an accelerator's row has none.
 CACHES = {
@@ -74,6 +74,7 @@ class Processor:
     link: float  # to other GPUs of the node, in one direction; 0 where unknown
     held_back: int  # FULL, POWER_LIMITED or HALF_RATE
     memory_type: int  # HBM, GDDR or GDDR_LARGE_CACHE, which reach different shares of their peaks
+    staged: bool  # GPUs of this kind have no access to each other's memory: what they send passes through the host's
 
 
 def processor(gpu: str | hardware.Accelerator) -> Processor:
@@ -114,6 +115,7 @@ def _processor(key: str) -> Processor:
         link.gb_per_s * 1e9 if link else 0.0,
         _held_back(row),
         _memory_type(row),
+        row.name.startswith(("GeForce", "TITAN")),
     )
 
 
@@ -230,12 +232,12 @@ def bandwidth_share(constants: dict[str, float], share: float, memory_type: np.n
 def efficiencies(constants: dict[str, float]) -> np.ndarray:
     """The share of its peak that each kind of kernel reaches, in the order of the columns."""
     product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
-    recent, attention = product * constants["product_recent"], constants["attention_recent"]
+    recent, flash = product * constants["product_recent"], constants["attention_flash"]
     fp32, fp8 = constants["product_fp32"], recent * constants["product_fp8"]
-    triton, cudnn = constants["attention_triton"], constants["attention_cudnn"]
+    triton = constants["attention_triton"]
     return np.array(
-        [product, recent, fp32, fp8, forward, backward, forward * attention, backward * attention,
-         forward * triton, backward * triton, forward * cudnn, backward * cudnn, 1.0]
+        [product, recent, fp32, fp8, forward, backward, forward * flash, backward * flash,
+         forward * triton, backward * triton, 1.0]
     )  # fmt: skip
 
 
@@ -252,7 +254,9 @@ def _columns(kernel: Kernel, count: float, gpu: Processor, precision: str, weigh
             moved = _weights_read(kernel, weight_bytes, moved)
     elif kernel.kind == "attention":
         kind = _attention_kernel(attention, gpu) + (kernel.phase == "backward")
-        mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak
+        share, reads = kernel_tables.attention(gpu, kernel.shape[2])
+        mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak / share
+        moved = reads * kernel.bytes
     held_back = FULL if kernel.kind == "memory" or (gpu.held_back == HALF_RATE and not tensor) else gpu.held_back
     return kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type
 
@@ -263,7 +267,7 @@ def _attention_kernel(attention: str, gpu: Processor) -> int:
         return FORWARD_TRITON
     if gpu.architecture not in RECENT:
         return FORWARD
-    return FORWARD_RECENT if attention == "flash" else FORWARD_CUDNN
+    return FORWARD_RECENT if attention == "flash" else FORWARD
 
 
 def _weights_read(kernel: Kernel, weight_bytes: float, moved: float) -> float:
@@ -275,6 +279,11 @@ def _weights_read(kernel: Kernel, weight_bytes: float, moved: float) -> float:
     return 2 * rows * (n + k) + rows * n * k * weight_bytes if rows < many else moved
 
 
+def experts_hit(tokens: float, chosen: int, number: int) -> float:
+    """How many of an expert layer's experts at least one of the tokens goes to, where each goes to any `chosen` of them."""
+    return number * (1 - (1 - chosen / number) ** tokens)
+
+
 def _product(kernel: Kernel, gpu: Processor, peak: float, tensor: bool, precision: str) -> tuple[int, float]:
     if kernel.shape[0] <= FEW_ROWS:
         return PRODUCT_FP32, kernel.flops / gpu.fp32
@@ -282,5 +291,5 @@ def _product(kernel: Kernel, gpu: Processor, peak: float, tensor: bool, precisio
     if not tensor:
         return PRODUCT_FP32, work / peak
     if precision == "fp8" and kernel.dtype != "float32" and kernel.shape[3] == 1:
-        return PRODUCT_FP8, work / gpu.fp8
-    return (PRODUCT_RECENT if gpu.architecture in RECENT else PRODUCT), work / peak
+        return PRODUCT_FP8, work / gpu.fp8 / kernel_tables.level(gpu, "fp8")
+    return (PRODUCT_RECENT if gpu.architecture in RECENT else PRODUCT), work / peak / kernel_tables.level(gpu, "bf16")

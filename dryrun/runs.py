@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
-from . import communication
+from . import communication, decoding, kernel_tables
 from .kernels import Kernel
 from .optimizers import NEWTON_SCHULZ_STEPS, optimizer
 from .roofline import Table, bandwidth_share, processor
@@ -32,9 +32,10 @@ class Runs:
     steps: Table
     updates: Table
     _columns: list[tuple[float, ...]]
+    _tokens: list[decoding.Token]
 
     def __init__(self) -> None:
-        self.runs, self.steps, self.updates, self._columns = [], Table(), Table(), []
+        self.runs, self.steps, self.updates, self._columns, self._tokens = [], Table(), Table(), [], []
 
     def add(self, what: Traced, workload: Workload, setting: Setting) -> None:
         gpu = processor(setting.gpu)
@@ -44,8 +45,10 @@ class Runs:
         elif setting.eager_loss:
             kernels = with_loss_kernels(what, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
         decodes = workload.kind == "decode"
+        engine = decodes and setting.host in decoding.ENGINES
         update = optimizer_kernels(what, workload, setting)
         waits = communication.of_step(what, workload, setting)
+        self._tokens.append(decoding.token(what, workload, setting) if engine else decoding.Token())
         cache = what.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
         kernels = communication.of_rank(kernels, setting, what, workload)
         unpacked = _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0
@@ -57,19 +60,21 @@ class Runs:
             setting.attention,
         )
         self.updates.add(update, gpu)
-        dispatched = _dispatched(what)
+        dispatched = _dispatched(what) / setting.pipeline
         self._columns.append(
             (
                 dispatched if setting.host == "eager" else 0.0,
                 dispatched if setting.host == "script" else 0.0,
+                dispatched if setting.host == "megatron" else 0.0,
                 cache,
                 *waits,
                 setting.accumulation,
                 communication.bubble(setting),
                 setting.gpus > 1,
                 decodes,
+                engine,
                 unpacked,
-                setting.host == "graphs",
+                kernel_tables.stream(gpu),
                 gpu.memory_type,
             )
         )
@@ -80,6 +85,7 @@ class Runs:
         found = Runs()
         found.runs = [self.runs[index] for index in indices]
         found._columns = [self._columns[index] for index in indices]
+        found._tokens = [self._tokens[index] for index in indices]
         found.steps, found.updates = self.steps.only(indices), self.updates.only(indices)
         return found
 
@@ -92,47 +98,50 @@ class Runs:
     def seconds(self, constants: dict[str, float], parts: bool = False) -> np.ndarray | tuple[np.ndarray, dict[str, np.ndarray]]:
         """Seconds of each run; with `parts`, also {what binds: seconds of each run}."""
         columns = np.array(self._columns, dtype=float).T
-        eager, script, cache, every, once, alone, after, accumulation, bubble, many, decodes, unpacked, graphs, memory = columns
-        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, graphs, memory)
+        eager, script, megatron, cache, every, once, alone, after, latency, accumulation, bubble, many, decodes, engine, unpacked, streams, memory = columns
+        long = np.minimum(1.0, streams * constants["streaming"])
+        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, long, memory)
         dispatch = np.where(decodes > 0, constants["decode_dispatch"], constants["dispatch"])
-        cpu = eager * dispatch + script * constants["script"]
-        busy = np.maximum(gpu, cpu) + alone / constants["link"]
+        cpu = eager * dispatch + script * constants["script"] + megatron * constants["megatron"]
+        alone = alone / constants["link"] + latency
+        busy = np.maximum(gpu, cpu) + alone
         every, once, after = every / constants["link"], once / constants["link"], after / constants["link"]
         exposed = np.maximum(0, once - HIDDEN_UPDATE * busy) + after
-        of_updates = {**constants, "bandwidth": constants["streaming"]}
-        update = self.updates.seconds(of_updates)
+        _, (multiplied, streamed, launched) = self.updates.seconds(constants, parts=True)
+        short = bandwidth_share(constants, constants["bandwidth"], memory)
+        update = multiplied + streamed * short / long + launched
         total = accumulation * np.maximum(busy, every) * bubble + exposed + update
+        of_tokens, parts_of_tokens = decoding.seconds(np.array(self._tokens, dtype=float).T, constants)
+        total = np.where(engine > 0, of_tokens, total)
         if not parts:
             return total
-        _, (multiplied, *_) = self.updates.seconds(of_updates, parts=True)
-        waiting = np.maximum(0, every - busy) + alone / constants["link"]
-        return total, {
+        waiting = np.maximum(0, every - busy) + alone
+        found = {
             "mathematics": accumulation * mathematics + multiplied,
             "bandwidth": accumulation * moved + update - multiplied,
             "launches": accumulation * (launching + np.maximum(0, cpu - gpu)),
             "communication": accumulation * (waiting + np.maximum(busy, every) * (bubble - 1)) + exposed,
         }
+        return total, {name: np.where(engine > 0, parts_of_tokens[name], of_steps) for name, of_steps in found.items()}
 
     def _kernels(
         self, constants: dict[str, float], cache: np.ndarray, many: np.ndarray, decodes: np.ndarray, unpacked: np.ndarray,
-        graphs: np.ndarray, memory: np.ndarray,
+        long: np.ndarray, memory: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Seconds on the GPU of each run: all, bound by mathematics, by bandwidth, by launches."""
-        short, long = (bandwidth_share(constants, constants[name], memory) for name in ("bandwidth", "streaming"))
+        short = bandwidth_share(constants, constants["bandwidth"], memory)
         bandwidth = np.where(decodes > 0, long / short, 1.0)
-        lean = np.where(decodes > 0, constants["decode_launch"] / constants["launch"], 1.0)
-        lean = np.where((decodes > 0) & (graphs > 0), constants["graph_launch"] / constants["launch"], lean)
         slower = np.where(many > 0, constants["contention"], 1.0)
         _, (mathematics, moved, launching) = self.steps.seconds(constants, parts=True)
-        moved = (moved / bandwidth + cache / constants["streaming"]) * slower
+        moved = (moved / bandwidth + cache / long) * slower
         mathematics = (mathematics + unpacked * constants["unpack"]) * slower
-        launching = launching * lean * slower
+        launching = launching * slower
         return mathematics + moved + launching, mathematics, moved, launching
 
     def classes(self, constants: dict[str, float]) -> list[str]:
         """The class of each run; a step that waits for the CPU, or for many small kernels, is launch-bound."""
         _, parts = self.seconds(constants, parts=True)
-        launches = parts["launches"] > np.maximum(parts["mathematics"], parts["bandwidth"])
+        launches = parts["launches"] > np.maximum.reduce([parts[name] for name in ("mathematics", "bandwidth", "communication")])
         return [
             LAUNCH_BOUND if bound and workload.kind != "decode" else klass_of(workload, setting)
             for bound, (workload, setting) in zip(launches, self.runs, strict=True)

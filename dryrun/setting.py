@@ -37,8 +37,11 @@ class Setting:
     # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; or FP32_ADAPTERS
     state: str = ""
     precision: str = "bf16"
-    host: str = "eager"  # what launches: eager, script (TorchScript), c++ or graphs (CUDA graphs)
+    # What launches: eager, script (TorchScript), megatron (Megatron-LM), c++, graphs (CUDA graphs), engine (graphs of its own kernels), or server: such an engine
+    # behind a scheduler in Python
+    host: str = "eager"
     weight_bytes: float = 2.0
+    whole_model: bool = False  # embedding and output layer are stored in `weight_bytes` too
     link: float = 0.0  # bytes/s in one direction, where known
     network: float = 0.0  # bytes/s of each GPU to other nodes, where known
     context: int = 0  # tokens in the KV cache when decoding

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import communication
-from .formats import WEIGHT_BYTES
+from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import Accelerator, accelerator
 from .optimizers import optimizer
 from .roofline import processor
@@ -113,8 +113,7 @@ def link_peak(gpu: str | Accelerator, measured: float = 0.0) -> float:
     share = fitted()["constants"]["link"]
     if measured:
         return measured / share
-    staged = accelerator(gpu).name.startswith(("GeForce", "TITAN"))
-    return communication.STAGED * (processor(gpu).link or communication.PCIE) / share if staged else 0.0
+    return communication.STAGED * (processor(gpu).link or communication.PCIE) / share if processor(gpu).staged else 0.0
 
 
 def training_step(model: str, batch: int, length: int, **options: Any) -> Step:
@@ -142,10 +141,11 @@ def generation_parts(
         raise ValueError(f"weights={weights!r}: choose one of {', '.join(WEIGHT_BYTES)}")
     prefill = Workload(model, batch, prompt, kind="forward", compiled=True)
     decode = Workload(model, batch, 1, kind="decode", compiled=True)
-    setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="", host="graphs",
-                      weight_bytes=WEIGHT_BYTES[weights], context=prompt + new // 2)  # fmt: skip
+    setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="",
+                      host="engine" if weights in OF_LLAMA_CPP else "server", weight_bytes=WEIGHT_BYTES[weights],
+                      whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
     what = traced(decode)
-    first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, setting)
+    first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, replace(setting, precision=weights))
     read = what.weight_bytes * setting.weight_bytes + what.cache(setting.context) * batch
     soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
     return first, replace(each, low=max(each.low, soonest))
@@ -204,7 +204,7 @@ def band(klass: str, without: str | None = None) -> tuple[float, float]:
 
     mine = of([klass])
     enough = len(mine) >= FEWEST and len(known[klass]) >= FEWEST_SOURCES
-    return factors(mine if enough else of(known))
+    return factors(mine if enough else of(name for name in known if name != LAUNCH_BOUND))
 
 
 def factors(errors: list[float]) -> tuple[float, float]:

@@ -9,6 +9,7 @@ of rows of unseen sources (for low and high).
 import datetime
 import json
 import random
+from collections import Counter
 
 import numpy as np
 
@@ -20,31 +21,32 @@ from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictab
 from .peaks import memory_constants, peaks
 
 START = {
-    "product": 0.72, "product_recent": 0.85, "product_fp32": 0.85, "attention_forward": 0.6, "attention_backward": 0.5,
-    "attention_recent": 0.7, "attention_triton": 0.5, "attention_cudnn": 0.7, "bandwidth": 0.7, "overlap": 0.4,
-    "launch": 5e-6, "dispatch": 12e-6, "script": 9e-6,
+    "product": 0.72, "product_recent": 0.85, "product_fp32": 0.85, "attention_forward": 0.95, "attention_backward": 0.8,
+    "attention_flash": 0.7, "attention_triton": 0.5, "bandwidth": 0.7, "overlap": 0.4,
+    "launch": 5e-6, "dispatch": 12e-6, "script": 9e-6, "megatron": 24e-6,
     "power_limited": 0.6,
     "half_rate": 1.3,
     "bandwidth_gddr": 1.2,
     "bandwidth_large_cache": 1.3,
     "product_fp8": 0.7,
     "decode_dispatch": 15e-6,
-    "unpack": 4, "contention": 1.05, "link": 0.6, "streaming": 0.8, "decode_launch": 6e-6,"graph_launch": 3e-6,
+    "unpack": 4, "contention": 1.05, "link": 0.6, "streaming": 0.9,
+    "floors": 1.0, "compiled_floors": 1.0, "layer_launched": 40e-6, "layer_experts": 10e-6, "server_step": 1e-3, "old_server_step": 2e-3, "server_sequence": 15e-6,
 }  # fmt: skip
 MEANING = {
     "product": "share of the 16-bit or TF32 peak that matrix products reach after padding to tiles and waves",
     "product_recent": "times this on Hopper and data-center Blackwell",
     "product_fp32": "share of the fp32 peak that matrix products without tensor cores reach",
-    "attention_forward": "share of the 16-bit peak that fused attention reaches, forward",
-    "attention_backward": "share of the 16-bit peak that fused attention reaches, backward",
-    "attention_recent": "times this on Hopper and data-center Blackwell",
+    "attention_forward": "share of what fused attention reaches alone that it reaches in a step, forward",
+    "attention_backward": "the same of the backward pass, whose FLOPs are two and a half times as many",
+    "attention_flash": "times this with FlashAttention 2 on Hopper and data-center Blackwell, where the kernels of NVIDIA's libraries are newer",
     "attention_triton": "times this with FlashAttention of 2022, written in Triton",
-    "attention_cudnn": "times this on Hopper and data-center Blackwell, with the kernels of NVIDIA's own libraries",
     "bandwidth": "share of the memory bandwidth that kernels reach",
     "overlap": "share of the shorter of mathematics and memory time that is added to the longer",
     "launch": "seconds that each kernel adds on the GPU",
     "dispatch": "seconds of CPU for each operator that launches, in eager PyTorch",
     "script": "seconds of CPU for each operator that launches, in TorchScript",
+    "megatron": "seconds of CPU for each fused operator that launches, in Megatron-LM",
     "power_limited": "share of the boost clock that GPUs of 160 W or less keep in matrix products",
     "half_rate": "times this share of the peak on GeForce, whose 16-bit peak with fp32 sums is half of what its tensor cores do",
     "bandwidth_gddr": "times this share of the memory bandwidth on GPUs with GDDR",
@@ -54,22 +56,31 @@ MEANING = {
     "unpack": "fp32 operations that a weight of fewer than 16 bits costs when decoding, beside those of its product",
     "contention": "how much longer kernels take while collectives run",
     "link": "share of a link's peak that collectives reach",
-    "streaming": "share of the memory bandwidth that long streams reach: weights when decoding, an optimizer's step",
-    "decode_launch": "seconds that each kernel of a decoded token adds, launched from C++ or eager PyTorch",
-    "graph_launch": "and in CUDA graphs",
+    "streaming": "share of the bandwidth of a long stream alone that it reaches in a step: weights when decoding, an optimizer's step",
+    "floors": "how long products and attention of a decoded token take before their first byte, with the small kernels between them, in those alone",
+    "compiled_floors": "the same of kernels that torch.compile makes",
+    "layer_launched": "seconds that a layer adds where the CPU launches each kernel",
+    "layer_experts": "seconds that routing adds to a layer with experts",
+    "server_step": "seconds between two steps of a server whose scheduler is Python",
+    "old_server_step": "the same before 2025",
+    "server_sequence": "and for each sequence of its batch",
 }
 AT_MOST_ONE = {"product", "product_fp32", "attention_forward", "attention_backward", "bandwidth", "overlap", "power_limited",
-               "link", "streaming", "product_recent", "attention_recent", "attention_triton", "attention_cudnn"}  # fmt: skip
-ROUNDS = 8
+               "link", "streaming", "product_recent", "attention_flash", "attention_triton"}  # fmt: skip
+MOST_OF_SOURCE = 40  # errors of a class that one source brings to its band
+ROUNDS = 14
 MOVES = 100  # of several constants at once, in each round
-FIRST_STEP, SHRINK = 0.25, 0.7
-LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
+FIRST_STEP, SHRINK = 0.25, 0.78
+# Of one row, as a logarithm: beyond it an error counts by a fifth, so that a wrong row does not pull the constants and a wrong constant
+# still finds its way.
+LARGE_ERROR, BEYOND = 0.5, 0.2
 TUNED = {
     "training, one GPU",
     "training, many GPUs",
     "forward",
     "decode",
     "fp8",
+    "tensor and pipeline parallel",
 }  # the classes that the constants are fitted on
 
 
@@ -82,7 +93,8 @@ def fit(data, chosen, start=START, free=None, rounds=ROUNDS):
 
     def loss(constants):
         errors = np.abs(np.log(mine.seconds(constants) / measured))
-        return float(np.average(np.minimum(errors, LARGEST_ERROR), weights=weights))
+        errors = np.where(errors < LARGE_ERROR, errors, LARGE_ERROR + BEYOND * (errors - LARGE_ERROR))
+        return float(np.average(errors, weights=weights))
 
     constants, step = dict(start), FIRST_STEP
     best, source = loss(constants), random.Random(0)
@@ -115,7 +127,7 @@ def _several(names, source):
 def weights_of(data):
     """Rows of one table weigh less the more there are: a host measured often is no better known."""
     tables = [table_of(row) for row in data.rows]
-    count = {name: tables.count(name) for name in set(tables)}
+    count = Counter(tables)
     return np.array([count[name] ** -0.5 for name in tables])
 
 
@@ -130,40 +142,48 @@ def everything(rows):
     for name, of in (("fold", fold_of), ("source", source_of), ("family", family_of)):
         groups = groups_of(data, of)
         held[name] = {group: _rounded(fit(data, groups != group)) for group in sorted({*groups, OTHERS})}
+    constants = _rounded(fit(data, np.ones(len(data.rows), bool)))
     return {
         "fitted": datetime.date.today().isoformat(),
         "rows": len(data.rows),
         "meaning": MEANING,
-        "constants": _rounded(fit(data, np.ones(len(data.rows), bool))),
+        "constants": constants,
         "held_out": held,
         "memory": memory_constants(peaks(rows)),
-        "errors": band_errors(data, held["source"]),
+        "errors": band_errors(data, held["source"], constants),
         "mixture_decoding_errors": mixture_decoding_errors(data, held["source"]),
         "ratio_errors": ratio_errors(data, held["source"]),
     }
 
 
-def band_errors(data, held):
-    """{class: {source: errors of its rows, by constants that had not seen it}}: low and high come from these."""
+def band_errors(data, held, constants):
+    """{class: {source: errors of its rows, by constants that had not seen it}}: low and high come from these. The class is that of a
+    prediction, by the constants of all rows. Of a source with more rows than `MOST_OF_SOURCE` they are that many quantiles: many rows of
+    one host are no better known."""
     found = {}
-    for row, error, klass in zip(data.rows, *unseen(data, held, source_of), strict=True):
-        found.setdefault(klass, {}).setdefault(source_of(row), []).append(round(float(error), 3))
-    return {klass: dict(sorted(by_source.items())) for klass, by_source in sorted(found.items())}
+    for row, error, klass in zip(data.rows, unseen(data, held, source_of), data.runs.classes(constants), strict=True):
+        found.setdefault(klass, {}).setdefault(source_of(row), []).append(float(error))
+    return {klass: {source: _thinned(of) for source, of in sorted(by_source.items())} for klass, by_source in sorted(found.items())}
+
+
+def _thinned(errors):
+    count = min(len(errors), MOST_OF_SOURCE)
+    return [round(float(error), 3) for error in np.quantile(errors, (np.arange(count) + 0.5) / count)]
 
 
 def mixture_decoding_errors(data, held):
     """Errors of decoded tokens of a mixture of experts, by constants that had not seen the row's source: they are larger than those of
     other decoding, and few."""
-    errors, classes = unseen(data, held, source_of)
-    mixtures = [is_mixture(workload.model) for workload, _ in data.runs.runs]
-    chosen = zip(errors, classes, mixtures, strict=True)
-    return sorted(round(float(error), 3) for error, klass, mixture in chosen if klass == "decode" and mixture)
+    found = {}
+    for row, error, (workload, _) in zip(data.rows, unseen(data, held, source_of), data.runs.runs, strict=True):
+        if workload.kind == "decode" and is_mixture(workload.model):
+            found.setdefault(source_of(row), []).append(float(error))
+    return sorted(error for errors in found.values() for error in _thinned(errors))
 
 
 def ratio_errors(data, held):
     """{change: sorted errors of its effect}, on rows whose source the constants had not seen. A ratio is of one GPU."""
-    errors, _ = unseen(data, held, source_of)
-    pairs = pairs_of(data.rows, errors)
+    pairs = pairs_of(data.rows, unseen(data, held, source_of))
     return {change: sorted(round(error, 3) for error in found) for change, found in pairs.items() if change != "gpu"}
 
 

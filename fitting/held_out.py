@@ -104,14 +104,13 @@ def family_of(row):
 
 
 def unseen(data, held, of):
-    """(error, class) of each row, by the constants that its group had no part in."""
+    """The error of each row, by the constants that its group had no part in."""
     groups = groups_of(data, of)
-    errors, classes = np.zeros(len(groups)), np.empty(len(groups), object)
+    errors = np.zeros(len(groups))
     for group in set(groups):
         mine = groups == group
         errors[mine] = data.errors(of_group(held, group))[mine]
-        classes[mine] = np.array(data.runs.classes(of_group(held, group)), object)[mine]
-    return errors, classes
+    return errors
 
 
 def pairs_of(rows, errors):

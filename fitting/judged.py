@@ -5,6 +5,7 @@ hundreds of models. A test traces some of the rows again and compares.
 """
 
 import json
+import math
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from dryrun import timing
 from .held_out import family_of, fold_of, of_group, pairs_of, predictable, source_of
 
 PATH = Path(__file__).with_name("data") / "judged.json"
+WORSE = 1.1  # times a median before: a change of constants that does that says why
 UNSEEN = {"fold": fold_of, "source": source_of, "family": family_of}  # what the constants had no part of
 TRAINING = ("training, one GPU", "training, many GPUs")
 
@@ -54,6 +56,7 @@ ASKED = (
     Asked("tensor and pipeline parallelism", 12, lambda row, klass: klass == "tensor and pipeline parallel"),
     Asked("fp8", 12, lambda row, klass: klass == "fp8"),
     Asked("decoding one sequence", 8, lambda row, klass: klass == "decode" and row["batch"] == 1),
+    Asked("decoding 4 to 64 sequences in a server", 18, lambda row, klass: klass == "decode" and row.get("prefill_share") is not None),
     Asked("everything on a T4", 15, lambda row, klass: row["gpu"] == "t4"),
     Asked("everything on an RTX 4090", 15, lambda row, klass: row["gpu"] == "rtx-4090"),
 )
@@ -79,15 +82,12 @@ def _median(errors):
 def judge(data):
     """[Judged] of rows that `held_out.predictable` has traced, in their order."""
     seconds = {name: np.zeros(len(data.rows)) for name in UNSEEN}
-    classes = [None] * len(data.rows)
+    classes = data.runs.classes(timing.fitted()["constants"])
     for name, of in UNSEEN.items():
         held, groups = timing.fitted()["held_out"][name], np.array([str(of(row)) for row in data.rows])
         for group in set(groups):
             constants, mine = of_group(held, group), groups == group
             seconds[name][mine] = data.runs.seconds(constants)[mine]
-            if name == "source":
-                now = data.runs.classes(constants)
-                classes = [now[place] if mine[place] else klass for place, klass in enumerate(classes)]
     found = []
     for place, row in enumerate(data.rows):
         value, (low, high) = seconds["source"][place], timing.band(classes[place], source_of(row))
@@ -100,6 +100,23 @@ def write(rows):
     """Judges the published rows that can be traced, and stores what came out."""
     lines = ",\n".join(json.dumps(list(asdict(one).values())) for one in judge(predictable(rows)))
     PATH.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def changes(before, after, measured):
+    """One line for each class: its median error, new source, before and after a fit. measured: {id: seconds}. Rows that only one has count there
+    alone."""
+    medians = [_by_class(judged, measured) for judged in (before, after)]
+    for klass in sorted({*medians[0], *medians[1]}):
+        (old, had), (new, has) = (found.get(klass, (math.nan, 0)) for found in medians)
+        word = "  WORSE by more than a tenth: say why" if new > WORSE * old else ""
+        yield f"{klass:32}{old:7.1f} % of {had:<5}{new:7.1f} % of {has:<5}{word}"
+
+
+def _by_class(judged, measured):
+    errors = {}
+    for one in judged:
+        errors.setdefault(one.klass, []).append(math.log(one.seconds / measured[one.id]))
+    return {klass: (_median(found), len(found)) for klass, found in errors.items()}
 
 
 def read():

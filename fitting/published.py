@@ -54,7 +54,7 @@ MEMORY = ("GiB", "GB", "MiB", "GB or GiB")
 SAME = 0.01  # printed values are rounded
 HEADROOM = 1.05  # clocks above the boost clock that a vendor prints
 PASSES = {"forward": 2, "train": 6}  # FLOPs for each parameter and token
-BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "q8": 1, "int4": 0.5, "q4": 0.5, "nf4": 0.5}
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "q8": 1, "int4": 0.5, "q4": 0.5, "nf4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5}
 
 
 def rows(path=DEFAULT):
@@ -234,6 +234,8 @@ def _bytes(precision):
 
 def _peak(gpu, precision):
     precision = str(precision)
+    if precision.startswith(("nvfp4", "mxfp4")):
+        return gpu.get("fp4") or 2 * (gpu.get("fp8") or gpu.half)  # tensor cores do twice as many products in 4 bits
     if "fp8" in precision or precision == "int8-mixed":
         return gpu.get("fp8") or gpu.get("int8") or gpu.half
     if precision in ("fp32", "tf32"):

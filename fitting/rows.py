@@ -5,6 +5,7 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 
 import json
 
+from dryrun.decoding import UNEXPLAINED
 from dryrun.formats import WEIGHT_BYTES
 from dryrun.roofline import BEFORE_AMPERE, processor
 from dryrun.setting import Setting
@@ -23,11 +24,15 @@ EAGER_FRAMEWORKS = (
     "lightning",
 )
 FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
-GRAPHS = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
+ENGINES = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
+SERVERS = ("vllm",)  # and a scheduler in Python runs between two of them
+ASYNCHRONOUS = "2025"  # since then vLLM's scheduler is a process of its own: https://vllm.ai/blog/2025-01-27-v1-alpha-release
 OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
+MOST_PREFILL = 0.05  # of the time of a served token, as its source's lengths let one estimate
 KINDS = {"prefill": "forward"}
 NOT_BEFORE_AMPERE = ("bf16", "fp8", "mxfp8")
-HALF = ("bf16", "fp16", "nf4", "int4", "int8", "fp8", "mxfp8", "q4", "q8")
+HALF = ("bf16", "fp16", "nf4", "int4", "int8", "fp8", "mxfp8", "nvfp4", "mxfp4", "q4", "q8")
+FOUR_BIT_PRODUCTS = ("nvfp4", "mxfp4")
 OLD_MODELS = ("bert", "vit")
 
 
@@ -74,6 +79,7 @@ def run_of(row):
         precision=precision,
         host=_host(row, kind),
         weight_bytes=_weight_bytes(precision),
+        whole_model=precision.startswith(("q4", "q8")),
         link=1e9 * (row.get("link_gb_per_s") or 0),
         context=_context(row) if kind == "decode" else 0,
         eager_loss=bool(row.get("eager_loss")),
@@ -100,8 +106,14 @@ def _refused(row, kind, gpu):
         return "a prefill with 4-bit weights is not predicted"
     if kind == "forward" and row.get("framework") == "llama.cpp":
         return "a prefill with llama.cpp's own kernels is not predicted"
+    if kind == "decode" and (row.get("prefill_share") or 0) > MOST_PREFILL:
+        return f"prefills of other requests are more than {100 * MOST_PREFILL:.0f} % of its time, and decoding alone is predicted"
+    if kind == "decode" and gpu.name in UNEXPLAINED:
+        return f"what is published of decoding on {gpu.name} is less than half of what its data sheet would give, and nobody says why"
     if kind == "decode" and precision.startswith("nf4"):
         return "decoding with bitsandbytes is not predicted"
+    if kind != "decode" and precision.startswith(FOUR_BIT_PRODUCTS):
+        return f"products in {precision} are not predicted"
     if kind == "train" and precision.startswith(NOT_BEFORE_AMPERE) and gpu.architecture in BEFORE_AMPERE:
         return f"{gpu.name} has no {precision}"
     return None
@@ -155,13 +167,18 @@ def _fuses(row):
 
 
 def _host(row, kind):
+    if kind == "decode" and row.get("framework") in SERVERS:
+        return "server" if str(row["date"]) >= ASYNCHRONOUS else "old server"
+    if row.get("framework") in ENGINES:
+        return "engine"
     if (
         row.get("cudagraph")
-        or row.get("framework") in GRAPHS
         or (kind == "decode" and row.get("compiled") and not _fuses(row))
     ):
         return "graphs"
-    if _fuses(row) and row.get("framework") not in ("megatron", *FUSED_IN_PYTHON):
+    if row.get("framework") == "megatron":
+        return "megatron"
+    if _fuses(row) and row.get("framework") not in FUSED_IN_PYTHON:
         return "c++"
     return "script" if row.get("torchscript") else "eager"
 
@@ -175,7 +192,10 @@ def _weight_bytes(precision):
 
 
 def _context(row):
-    """Tokens in the KV cache in the middle of a generation: the prompt that the row states and half of what is generated."""
+    """Tokens in the KV cache in the middle of a generation: the prompt that the row states and half of what is generated. Where a row
+    states what is generated, its `seq` is that mean already."""
+    if row.get("output"):
+        return row["seq"]
     generated = {"pytorch": 200, "llama.cpp": 1024}.get(row.get("framework"), 128)
     return (row.get("seq") or 0) + generated // 2
 
@@ -185,9 +205,9 @@ def _parallel(row):
     stated, count = row.get("parallel") or {}, row["gpus"] or 1
     if stated.get("cp", 1) > 1:
         raise ValueError("context parallelism is not predicted")
-    if stated.get("ep", 1) > 1:
-        raise ValueError("expert parallelism is not predicted")
     tensor, pipeline = stated.get("tp", 1), stated.get("pp", 1)
+    if stated.get("ep", 1) > 1 and not (row["kind"] == "decode" and stated["ep"] == tensor == count):
+        raise ValueError("expert parallelism is not predicted, but for decoding where all GPUs of a node split both")
     if row.get("klass") in ("train-tp",) and not stated:
         raise ValueError("tensor parallelism of unstated degree is not predicted")
     if "layers_in_turn" in stated or "layers-split" in str(row.get("klass")):

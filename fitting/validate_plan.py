@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dryrun import timing
 from dryrun.device_memory import states
 from dryrun.planner import plan
+from dryrun.runs import LAUNCH_BOUND
 from dryrun.traces import traced
 
 from . import judged, published
@@ -109,8 +110,9 @@ def _memory():
 
 
 def pairs():
-    """[(faster row, slower row, whether the plan's seconds say so)]: one source, the same GPUs, model, batch and length."""
-    seconds = {one.id: one.seconds for one in judged.read()}
+    """[(faster row, slower row, whether the plan's seconds say so)]: one source, the same GPUs, model, batch and length. Steps that wait
+    for their CPU say nothing of strategies."""
+    seconds = {one.id: one.seconds for one in judged.read() if one.klass != LAUNCH_BOUND}
     found = {}
     for row in published.rows():
         if row["id"] in seconds and row["kind"] == "train" and row["gpus"] > 1:

@@ -143,9 +143,10 @@ for name, sentence, value, unit, least, most in (
 # ## The library of today on the same steps
 #
 # The rows showed one mistake at once. The prediction took FlashAttention 2 on a Hopper GPU, and PyTorch
-# takes cuDNN's kernel there since 2.10. The library does so now. No constant changed. The figures below
-# belong to whatever version of the library computed them last. They judge nothing any more, because the
-# mistake was found on these steps.
+# takes cuDNN's kernel there since 2.10. The library does so now. Later the times of attention and of
+# products came from tables of kernels, and the constants were fitted again, on rows of others. No constant
+# is fitted on the steps of this notebook. The figures below belong to whatever version of the library
+# computed them last.
 
 # %%
 again = predict.all_of(GPU)

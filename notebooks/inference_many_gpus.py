@@ -583,12 +583,12 @@ claim("judged-error", "Median error of the predicted tokens/s of split models, c
       statistics.median(misses), "%", kind="derived", at_least=1, at_most=35)
 
 # %% [markdown]
-# All these rows are of NVLink, and what a sum costs there lies in the fitted constants. Over
-# PCIe each sum gets the measured latency of eight RTX 4090 on top. One report has both sizes
-# of a split over PCIe: Llama-3.1-70B in 4 bits on RTX 3090 Ti in vLLM.
+# All these rows are of NVLink. A sum takes what tables of the engines' own kernels say, and on
+# GeForce cards, which reach each other through host memory, the latency of eight RTX 4090. One
+# report has both sizes of a split over PCIe: Llama-3.1-70B in 4 bits on RTX 3090 Ti in vLLM.
 
 # %%
-PCIE_SUM, CONTEXT = SUMS["4090"][4], 512
+CONTEXT = 512
 REPORT_PCIE = "https://github.com/vllm-project/vllm/issues/6955"
 
 
@@ -598,16 +598,15 @@ def over_nvlink(gpu):
 
 
 def decoded(model, gpu, ranks=1, weights="bf16", source=None):
-    """(tokens/s, low, high) of one sequence behind 512 tokens, with CUDA graphs, each layer split over so many GPUs."""
+    """(tokens/s, low, high) of one sequence behind 512 tokens, in a server, each layer split over so many GPUs."""
     workload = Workload(model, 1, 1, kind="decode", compiled=True)
-    setting = Setting(gpu=gpu, gpus=ranks, gpus_per_node=ranks, tensor=ranks, optimizer="", host="graphs",
-                      weight_bytes=WEIGHT_BYTES[weights], context=CONTEXT)
+    setting = Setting(gpu=gpu, gpus=ranks, gpus_per_node=ranks, tensor=ranks, optimizer="", host="server",
+                      precision=weights, weight_bytes=WEIGHT_BYTES[weights], context=CONTEXT)
     what = traced(workload)
     found = timing.prediction(what, workload, setting, source and of_group(HELD_OUT, source))
     reading = (what.weight_bytes * setting.weight_bytes + what.keys * CONTEXT) / ranks / bandwidth(gpu)
     soonest = max(found.low, min(found.seconds, reading))  # no token comes before its bytes
-    sums = 0 if ranks == 1 or over_nvlink(gpu) else (2 * what.layers + 1) * PCIE_SUM / 1e6
-    return tuple(1 / (seconds + sums) for seconds in (found.seconds, found.high, soonest))
+    return tuple(1 / seconds for seconds in (found.seconds, found.high, soonest))
 
 # %%
 def band_of(rates, times=1):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dryrun import __main__ as command
-from dryrun import bench, bench_report, hardware, own_machine, timing
+from dryrun import bench, bench_report, hardware, kernel_tables, own_machine, timing
 from dryrun.kernels import Kernel
 from dryrun.roofline import Table, processor
 
@@ -201,9 +201,10 @@ def test_with_its_own_constants_a_machine_is_predicted_to_do_what_it_did(share):
     side = 8192
     kernel = Kernel("forward", "product", "bfloat16", 2 * side**3, (side, side, side, 1), 6 * side**2, 1)
     assert 2 * side**3 / predicted_seconds(kernel, own) / 1e12 == pytest.approx(found["rates"][0].value, rel=0.01)
-    streams = own["streaming"] / own["bandwidth"]
-    copy = Kernel("forward", "memory", "uint8", 0, (), 2**31, 0)
-    assert 2**31 / predicted_seconds(copy, own) * streams / 1e9 == pytest.approx(found["rates"][1].value, rel=0.01)
+    gpu = processor(GPU)
+    assert kernel_tables.stream(gpu) * own["streaming"] * gpu.bandwidth / 1e9 == pytest.approx(found["rates"][1].value, rel=0.01)
+    everybody = timing.fitted()["constants"]
+    assert own["bandwidth"] / everybody["bandwidth"] == pytest.approx(own["streaming"] / everybody["streaming"])
 
 
 def test_the_constants_of_everybody_stay_as_they_are():

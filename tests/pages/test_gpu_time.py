@@ -58,24 +58,22 @@ def test_every_judged_row_is_a_published_one_that_was_not_rejected():
 
 
 def test_the_errors_that_the_page_shows_are_those_of_the_judged_rows():
-    errors = [100 * abs(one.seconds / ROWS[one.id]["seconds"] - 1) for one in judged.read()]
+    errors = [100 * abs(one.seconds / ROWS[one.id]["seconds"] - 1) for one in judged.read() if one.klass != "launch-bound"]
     assert claims()["error-median"]["value"] == pytest.approx(statistics.median(errors), rel=0.01)
     assert claims()["error-rows"]["value"] == len(errors)
 
 
-def test_what_was_asked_is_compared_with_the_judged_rows_and_four_wishes_are_missed():
+def test_what_was_asked_is_compared_with_the_judged_rows_and_the_missed_wishes_are_those_that_the_page_names():
     """The page lists the missed ones by name: one more or one fewer fails here."""
     data = records.load(ROOT / "results" / "gpu_time" / "exact.json").data["tables"]["asked"]
     names = list(data["columns"])
     rows = {row[0]: dict(zip(names, row)) for row in data["rows"]}
     missed = {what for what, row in rows.items() if row["fold"] > row["asked"]}
-    named = {judged.ASKED[0].what, "decoding one sequence", judged.RATIOS.what, "the peak memory on one GPU"}
+    named = {judged.ASKED[0].what, judged.RATIOS.what, "the peak memory on one GPU"}
     assert missed == named
     one = [one for one in judged.read() if one.klass == judged.TRAINING[0]]
     off = [100 * abs(each.family / ROWS[each.id]["seconds"] - 1) for each in one]
     assert rows["a training step on one GPU"]["family"] == pytest.approx(statistics.median(off), rel=0.01)
-    text = (ROOT / "docs" / "evidence" / "gpu-time.md").read_text()
-    assert "Four of these wishes are missed" in text
 
 
 def test_new_rows_of_a_known_source_lie_in_their_band_as_often_as_was_asked_and_those_of_a_new_source_do_not():
@@ -97,20 +95,18 @@ def test_no_row_judges_the_gpus_that_the_page_names_as_without_any():
 def test_some_ratios_are_surer_than_others_as_the_page_says():
     errors = timing.fitted()["ratio_errors"]
     middle = {change: statistics.median(map(abs, found)) for change, found in errors.items()}
-    assert middle["batch"] < 0.5 * min(middle[change] for change in ("precision", "attention", "seq"))
+    assert max(middle["batch"], middle["seq"]) < 0.75 * min(middle[change] for change in ("precision", "attention", "method"))
 
 
-def test_engines_that_the_page_calls_faster_and_slower_are():
-    """Logarithmic errors of decoding by source: above 0 the prediction says more seconds than were measured."""
+def test_weights_in_four_bits_that_are_unpacked_kernel_by_kernel_take_longer_than_predicted_as_the_page_says():
+    """Logarithmic errors of decoding by source: below 0 the prediction says fewer seconds than were measured."""
     off = {}
     for one in judged.read():
         if one.klass == "decode":
             row = ROWS[one.id]
             off.setdefault((row["source"], row["gpu"], row["precision"]), []).append(math.log(one.fold / row["seconds"]))
-    assert statistics.median(off["pytorch-labs/gpt-fast", "a100-sxm4-80", "bf16"]) > 0.05
-    assert statistics.median(off["casper-hansen/AutoAWQ", "rtx-4090", "int4-128"]) < -0.15
-    # "Several times as long" is a mixture of experts in 4 bits.
-    assert min(off["QwenLM/Qwen3", "h20", "int4-128"]) < -1
+    awq = {gpu: statistics.median(off["casper-hansen/AutoAWQ", gpu, "int4-128"]) for gpu in ("rtx-4090", "t4")}
+    assert awq["t4"] < awq["rtx-4090"] < -0.05
 
 
 def test_rows_are_judged_by_constants_that_their_own_source_had_no_part_in():

@@ -102,7 +102,8 @@ def test_published_tokens_follow_the_bandwidth_in_the_order_of_the_predictions()
     rows = tables()["decode"]["rows"]
     predicted, published = [row[1] for row in rows], [row[2] for row in rows]
     assert predicted == sorted(predicted, reverse=True)
-    assert all(ours < theirs for ours, theirs in zip(predicted, published, strict=True)), "the page says: all too low"
+    too_low = [ours < theirs for ours, theirs in zip(predicted, published, strict=True)]
+    assert sum(too_low) > 0.7 * len(too_low), "the page says: most are a little too low"
     by_published = sorted(range(len(rows)), key=lambda place: -published[place])
     assert max(abs(place - rank) for rank, place in enumerate(by_published)) <= 4
 

@@ -1,0 +1,124 @@
+"""A decoded token as engines make it: a few fused kernels a layer, which read weights and KV cache once.
+
+Each product and each attention takes what tables say that it takes alone: a floor, then its bytes. How long floors are in a step with
+its small kernels (norms, rotary, activation), what a CPU adds that launches each kernel, and what a server's scheduler does between two
+steps are constants that are fitted on steps. PyTorch's own operators, one by one, are no engine: those are in `runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from . import kernel_tables
+from .communication import PCIE
+from .roofline import experts_hit, processor
+
+if TYPE_CHECKING:
+    from .setting import Setting
+    from .workload import Traced, Workload
+
+# Hosts of fused kernels: CUDA graphs of torch.compile; an engine with all-reduces of its own in its graphs; such an engine behind a
+# scheduler in Python, before 2025 and since; or kernels that the CPU launches one by one.
+ENGINES = ("graphs", "engine", "server", "old server", "c++")
+OWN_SUMS = ("engine", "server", "old server")
+# GPUs whose published tokens no reading of their data sheet explains: Qwen's page of May 2025 has an H20 read 1.4 of its 4 TB/s, at
+# every size from 0.6B to 32B.
+UNEXPLAINED = ("h20",)
+PRODUCTS = 4  # of a layer: queries, keys and values; their output; gate and up; down
+SUMS = 2  # all-reduces of a layer under tensor parallelism
+ENDS_IN_16_BITS = 2.0  # bytes for each weight of the output layer
+
+
+class Token(NamedTuple):
+    """One step of decoding on each GPU. Seconds, but for what the fitted constants multiply."""
+
+    weights: float = 0.0  # at the share of the bandwidth that tables say
+    cache: float = 0.0
+    mathematics: float = 0.0  # at the peak
+    floors: float = 0.0
+    sums: float = 0.0  # all-reduces
+    unpacked: float = 0.0  # weights that tensor cores do not take as they are stored, at one fp32 operation each
+    layers: float = 0.0
+    mixtures: float = 0.0  # layers with experts
+    compiled: float = 0.0  # whether torch.compile made the kernels
+    launched: float = 0.0  # whether the CPU launches each kernel
+    scheduled: float = 0.0  # whether a server schedules between two steps
+    scheduled_before: float = 0.0  # and one from before 2025
+    sequences: float = 0.0
+
+
+def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
+    """One token of each sequence of a batch."""
+    gpu, ranks = processor(setting.gpu), setting.tensor
+    product = kernel_tables.product(gpu, setting.precision, workload.batch)
+    cache = kernel_tables.cache(gpu)
+    stored, ends = _weights(traced, workload)
+    weights = stored * setting.weight_bytes + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
+    as_stored = kernel_tables.multiplies(gpu, setting.precision)
+    peak = gpu.fp8 if as_stored and setting.weight_bytes < 2 else gpu.half
+    kept = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
+    return Token(
+        weights / ranks / gpu.bandwidth / product.share,
+        kept / gpu.bandwidth / cache.share,
+        traced.kernels.flops / ranks / peak,
+        traced.layers * (PRODUCTS * product.floor + cache.floor),
+        _sums(traced, workload, setting),
+        stored / ranks / gpu.fp32 if setting.weight_bytes < 2 and not as_stored else 0.0,
+        traced.layers,
+        traced.layers if traced.experts else 0,
+        setting.host == "graphs",
+        setting.host == "c++",
+        setting.host == "server",
+        setting.host == "old server",
+        workload.batch,
+    )
+
+
+def _weights(traced: Traced, workload: Workload) -> tuple[float, float]:
+    """(weights that the products of layers read, those of the output layer), of all ranks."""
+    layers = ends = 0.0
+    for kernel, count in traced.kernels.counts.items():
+        if kernel.kind != "product":
+            continue
+        _, n, k, many = kernel.shape
+        if traced.experts and many == traced.experts.number:
+            layers += count * n * k * experts_hit(workload.batch, traced.experts.chosen, many)
+        elif n == traced.vocabulary:
+            ends += count * n * k
+        elif many == 1:
+            layers += count * n * k
+    return layers, ends
+
+
+def _sums(traced: Traced, workload: Workload, setting: Setting) -> float:
+    """All-reduces of the hidden state."""
+    ranks = setting.tensor
+    if ranks == 1:
+        return 0.0
+    gpu = processor(setting.gpu)
+    size = 2 * workload.batch * traced.width
+    sent = 2 * size * (ranks - 1) / ranks / (setting.link or gpu.link or PCIE)
+    return (SUMS * traced.layers + 1) * (kernel_tables.all_reduce(gpu, ranks, graphs=setting.host in OWN_SUMS) + sent)
+
+
+def seconds(columns: np.ndarray, constants: Mapping[str, float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """(seconds of each token, {what binds: seconds}). columns: a row for each field of `Token`."""
+    of = Token(*columns)
+    read = of.weights / constants["streaming"]
+    multiplied = of.mathematics / constants["product"]
+    first = multiplied > read
+    unpacked = of.unpacked * constants["unpack"]
+    longer = np.where(of.compiled > 0, constants["compiled_floors"], constants["floors"])
+    launches = of.floors * longer + of.layers * of.launched * constants["layer_launched"]
+    launches = launches + of.mixtures * constants["layer_experts"] + of.scheduled_before * constants["old_server_step"]
+    launches = launches + of.scheduled * (constants["server_step"] + constants["server_sequence"] * of.sequences)
+    parts = {
+        "mathematics": np.where(first, multiplied, 0.0) + unpacked,
+        "bandwidth": np.where(first, 0.0, read) + of.cache / constants["streaming"],
+        "launches": launches,
+        "communication": of.sums,
+    }
+    return sum(parts.values()), parts
