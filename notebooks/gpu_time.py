@@ -186,6 +186,32 @@ table("by-gpu", "Predicted against published seconds by GPU, for sources that we
         "against": statistics.median(ratio for ratio, _ in found)}
        for gpu, found in sorted(by_gpu.items(), key=lambda item: -len(item[1])) if len(found) >= 5], kind="derived")
 
+# %% [markdown]
+# And by source, those with five rows or more: each was judged by constants that it had no part in.
+
+# %%
+WORDS = {"train": "training", "forward": "forward", "decode": "decoding"}
+by_source = {}
+for one in JUDGED:
+    if one.klass in sure:
+        by_source.setdefault(ROW_OF[one.id]["source"], []).append((one.seconds / MEASURED[one.id], ROW_OF[one.id]))
+
+
+def years(rows):
+    found = sorted({row["date"][:4] for row in rows if row["date"]})
+    return "" if not found else found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+table("by-source", "Predicted against published seconds by source, by constants that had not seen it",
+      {"source": "Source", "what": "Steps", "years": "Years", "rows": "Rows", "median": "Median error, %",
+       "against": "Against"},
+      [{"source": source, "what": ", ".join(sorted({WORDS.get(row["kind"], row["kind"]) for _, row in found})),
+        "years": years([row for _, row in found]), "rows": len(found),
+        "median": statistics.median(100 * abs(ratio - 1) for ratio, _ in found),
+        "against": statistics.median(ratio for ratio, _ in found)}
+       for source, found in sorted(by_source.items(), key=lambda item: -len(item[1])) if len(found) >= 5],
+      kind="derived")
+
 # %%
 for name, sentence, value, unit, least, most in (
     ("error-rows", "Published rows, launch-bound ones left out, predicted by constants that other sources gave",
