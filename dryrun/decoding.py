@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .workload import Traced, Workload
 
 # Hosts of fused kernels: CUDA graphs of torch.compile; an engine with all-reduces of its own in its graphs; such an engine behind a
-# scheduler in Python, before 2025 and since; or kernels that the CPU launches one by one.
-ENGINES = ("graphs", "engine", "server", "old server", "c++")
+# scheduler in Python, before 2025 and since; llama.cpp as it is since 2025, with graphs and NCCL's all-reduce, which no published row judges;
+# or kernels that the CPU launches one by one.
+ENGINES = ("graphs", "engine", "server", "old server", "llama.cpp", "c++")
 OWN_SUMS = ("engine", "server", "old server")
 # GPUs whose published tokens no reading of their data sheet explains: Qwen's page of May 2025 has an H20 read 1.4 of its 4 TB/s, at
 # every size from 0.6B to 32B.
@@ -35,11 +36,14 @@ ENDS_IN_16_BITS = 2.0  # bytes for each weight of the output layer
 class Token(NamedTuple):
     """One step of decoding on each GPU. Seconds, but for what the fitted constants multiply."""
 
-    weights: float = 0.0  # at the share of the bandwidth that tables say
+    weights: float = 0.0  # at the peak of the bandwidth
     cache: float = 0.0
+    weights_share: float = 1.0  # of the bandwidth, as tables say
+    cache_share: float = 1.0
     mathematics: float = 0.0  # at the peak
     floors: float = 0.0
-    sums: float = 0.0  # all-reduces
+    sums: float = 0.0  # the latency of all-reduces
+    sent: float = 0.0  # and their bytes at the link's peak
     unpacked: float = 0.0  # weights that tensor cores do not take as they are stored, at one fp32 operation each
     layers: float = 0.0
     mixtures: float = 0.0  # layers with experts
@@ -61,11 +65,13 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
     peak = gpu.fp8 if as_stored and setting.weight_bytes < 2 else gpu.half
     kept = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
     return Token(
-        weights / ranks / gpu.bandwidth / product.share,
-        kept / gpu.bandwidth / cache.share,
+        weights / ranks / gpu.bandwidth,
+        kept / gpu.bandwidth,
+        product.share,
+        cache.share,
         traced.kernels.flops / ranks / peak,
         traced.layers * (PRODUCTS * product.floor + cache.floor),
-        _sums(traced, workload, setting),
+        *_sums(traced, workload, setting),
         stored / ranks / gpu.fp32 if setting.weight_bytes < 2 and not as_stored else 0.0,
         traced.layers,
         traced.layers if traced.experts else 0,
@@ -93,21 +99,22 @@ def _weights(traced: Traced, workload: Workload) -> tuple[float, float]:
     return layers, ends
 
 
-def _sums(traced: Traced, workload: Workload, setting: Setting) -> float:
-    """All-reduces of the hidden state."""
+def _sums(traced: Traced, workload: Workload, setting: Setting) -> tuple[float, float]:
+    """(latency, seconds of the bytes at the link's peak) of all-reduces of the hidden state."""
     ranks = setting.tensor
     if ranks == 1:
-        return 0.0
-    gpu = processor(setting.gpu)
+        return 0.0, 0.0
+    gpu, count = processor(setting.gpu), SUMS * traced.layers + 1
     size = 2 * workload.batch * traced.width
     sent = 2 * size * (ranks - 1) / ranks / (setting.link or gpu.link or PCIE)
-    return (SUMS * traced.layers + 1) * (kernel_tables.all_reduce(gpu, ranks, graphs=setting.host in OWN_SUMS) + sent)
+    return count * kernel_tables.all_reduce(gpu, ranks, graphs=setting.host in OWN_SUMS), count * sent
 
 
 def seconds(columns: np.ndarray, constants: Mapping[str, float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """(seconds of each token, {what binds: seconds}). columns: a row for each field of `Token`."""
     of = Token(*columns)
-    read = of.weights / constants["streaming"]
+    weights, cache = (np.minimum(1.0, share * constants["streaming"]) for share in (of.weights_share, of.cache_share))
+    read = of.weights / weights
     multiplied = of.mathematics / constants["product"]
     first = multiplied > read
     unpacked = of.unpacked * constants["unpack"]
@@ -117,8 +124,8 @@ def seconds(columns: np.ndarray, constants: Mapping[str, float]) -> tuple[np.nda
     launches = launches + of.scheduled * (constants["server_step"] + constants["server_sequence"] * of.sequences)
     parts = {
         "mathematics": np.where(first, multiplied, 0.0) + unpacked,
-        "bandwidth": np.where(first, 0.0, read) + of.cache / constants["streaming"],
+        "bandwidth": np.where(first, 0.0, read) + of.cache / cache,
         "launches": launches,
-        "communication": of.sums,
+        "communication": of.sums + of.sent / constants["link"],
     }
     return sum(parts.values()), parts

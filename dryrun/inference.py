@@ -7,13 +7,12 @@ CUDA context, communication buffers and rounding. Seconds are those of `timing`:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from . import decoding, timing
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import GiB
 from .job import LARGEST_COUNT, Cluster, Generation
-from .models import is_mixture
 from .traces import traced
 from .workload import Traced, Workload
 
@@ -103,14 +102,10 @@ class Served:
     @cached_property
     def _speeds(self) -> tuple[timing.Prediction, timing.Prediction]:
         asked = self.generation
-        first, each = timing.generation_parts(
+        return timing.generation_parts(
             asked.model.text, asked.prompt, asked.new, self.cluster.gpu,
             batch=asked.batch, weights=asked.weights, tensor=self.gpus,
         )  # fmt: skip
-        if is_mixture(asked.model.text):
-            low, high = band_of_mixtures()
-            each = replace(each, low=low * each.seconds, high=high * each.seconds)
-        return first, each
 
     @property
     def predicted(self) -> bool:
@@ -159,12 +154,6 @@ class Served:
         split = f" --tensor-parallel-size {self.gpus}" if self.gpus > 1 else ""
         seqs = max(1, min(self.users or self.generation.batch, 1024))
         return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}"
-
-
-@lru_cache(maxsize=1)
-def band_of_mixtures() -> tuple[float, float]:
-    """(low, high) of a token of a mixture of experts, as factors: its errors are larger than those of other decoding, and few."""
-    return timing.factors(timing.fitted()["mixture_decoding_errors"])
 
 
 def serve(generation: Generation, cluster: Cluster) -> Served:

@@ -14,8 +14,11 @@ from .hardware import table
 if TYPE_CHECKING:
     from .roofline import Processor
 
+BLACKWELL = ("blackwell", "geforce")
+FOUR_BITS = ("nvfp4", "mxfp4")  # one table stands for both
+SAME_CHIP = {"gb300": "b300-hgx", "h200-nvl": "h200-sxm"}
 LIKE_HBM = {"hopper": "h100-sxm5", "blackwell": "b200-hgx"}  # others: the A100
-LIKE_GDDR = {"geforce": "rtx-pro-6000-server", "blackwell": "rtx-pro-6000-server"}  # others: the L40S
+LIKE_GDDR = {"geforce": "rtx-pro-6000-server"}  # Blackwell without NVLink; others: the L40S
 MICRO = 1e-6
 # Seconds of a small all-reduce that passes through host memory: eight RTX 4090 and NCCL, https://github.com/NVIDIA/nccl/issues/1530
 STAGED_SUM = 42.1e-6
@@ -29,22 +32,25 @@ class Alone(NamedTuple):
 
 
 def multiplies(gpu: Processor, precision: str) -> bool:
-    """Whether tensor cores of such GPUs take weights of this format as they are stored."""
-    return precision in _tables(gpu)["products"]
+    """Whether the GPU's tensor cores take weights of this format as they are stored."""
+    if precision == "fp8":
+        return gpu.fp8 > gpu.half
+    return precision in FOUR_BITS and gpu.architecture in BLACKWELL
 
 
 def product(gpu: Processor, precision: str, rows: int) -> Alone:
-    """A product of few rows, up to 64, which reads its weights once. precision: of the weights; where tables lack it, that of bf16
-    stands."""
+    """A product of few rows, up to 64, which reads its weights once. precision: of the weights; where tensor cores do not take them as they
+    are stored, they are read like those in bf16."""
     products = _tables(gpu)["products"]
-    known = products.get(precision) or products["bf16"]
-    return _alone(known[max((count for count in known if int(count) <= rows), key=int)])
+    name = "nvfp4" if precision in FOUR_BITS else precision
+    known = products["shares"].get(name if multiplies(gpu, precision) else "bf16") or products["shares"]["bf16"]
+    return Alone(products["floor"] * MICRO, known[max((count for count in known if int(count) <= rows), key=int)])
 
 
 def level(gpu: Processor, precision: str) -> float:
     """How much of its peak a large product reaches on this GPU, as a multiple of what it does on an H100: of Hopper and data-center
     Blackwell with tables of their own, which differ in how far their peaks can be reached. Of all others 1."""
-    mine, reference = _read().get(gpu.name), _read()[LIKE_HBM["hopper"]]
+    mine, reference = _read().get(SAME_CHIP.get(gpu.name, gpu.name)), _read()[LIKE_HBM["hopper"]]
     if not mine or gpu.architecture not in LIKE_HBM or gpu.memory_type:
         return 1.0
     return mine["large products"][precision] / reference["large products"][precision]
@@ -64,7 +70,8 @@ def stream(gpu: Processor) -> float:
 
 def cache(gpu: Processor) -> Alone:
     """Attention of one new token over a KV cache in 16 bits."""
-    return _alone(_tables(gpu)["cache"])
+    found = _tables(gpu)["cache"]
+    return Alone(found["floor"] * MICRO, found["share"])
 
 
 def all_reduce(gpu: Processor, ranks: int, *, graphs: bool = False) -> float:
@@ -72,9 +79,9 @@ def all_reduce(gpu: Processor, ranks: int, *, graphs: bool = False) -> float:
     doubling adds what the last one did."""
     if gpu.staged:
         return STAGED_SUM
-    known = _tables(gpu)["graphs" if graphs else "nccl"]
-    latencies = {int(count): value if graphs else value["floor"] for count, value in known.items()}
-    return _between(latencies, ranks) * MICRO
+    tables = _tables(gpu) if gpu.nvlink else _read()[LIKE_GDDR.get(gpu.architecture, "l40s")]
+    own = graphs and (gpu.nvlink or ranks == 2)  # engines leave more than two GPUs without NVLink to NCCL
+    return _between({int(count): value for count, value in tables["graphs" if own else "nccl"].items()}, ranks) * MICRO
 
 
 def _between(latencies: dict[int, float], ranks: int) -> float:
@@ -86,14 +93,10 @@ def _between(latencies: dict[int, float], ranks: int) -> float:
     return latencies[lower] + share * (latencies[upper] - latencies[lower])
 
 
-def _alone(found: dict[str, float]) -> Alone:
-    return Alone(found["floor"] * MICRO, found["share"])
-
-
 def _tables(gpu: Processor) -> dict[str, Any]:
-    gpus = _read()
-    if gpu.name in gpus:
-        return gpus[gpu.name]
+    gpus, name = _read(), SAME_CHIP.get(gpu.name, gpu.name)
+    if name in gpus:
+        return gpus[name]
     if not gpu.memory_type:
         return gpus[LIKE_HBM.get(gpu.architecture, "a100-sxm4-80")]
     return gpus[LIKE_GDDR.get(gpu.architecture, "l40s")]

@@ -1,8 +1,8 @@
 """Kernels and a GPU: seconds.
 
 Each kernel takes `launch + max(mathematics, bytes) + overlap x min(mathematics, bytes)`. Mathematics is padded to the tiles
-of a matrix product and to whole waves of multiprocessors. What the L2 cache still holds is not read again. A dozen
-constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
+of a matrix product and to whole waves of multiprocessors. What the L2 cache still holds is not read again, but by attention, whose
+reads are those of tables. Constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
 `data/constants.json` holds them with their date.
 
 A list of steps becomes one table of numbers, so that `fit` can try thousands of constants in seconds.
@@ -75,6 +75,7 @@ class Processor:
     held_back: int  # FULL, POWER_LIMITED or HALF_RATE
     memory_type: int  # HBM, GDDR or GDDR_LARGE_CACHE, which reach different shares of their peaks
     staged: bool  # GPUs of this kind have no access to each other's memory: what they send passes through the host's
+    nvlink: bool  # they come with NVLink; a bridge that is sold apart does not count
 
 
 def processor(gpu: str | hardware.Accelerator) -> Processor:
@@ -116,6 +117,7 @@ def _processor(key: str) -> Processor:
         _held_back(row),
         _memory_type(row),
         row.name.startswith(("GeForce", "TITAN")),
+        str(row.get("peer_link")).startswith("NVLink"),
     )
 
 

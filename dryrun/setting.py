@@ -37,8 +37,7 @@ class Setting:
     # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; or FP32_ADAPTERS
     state: str = ""
     precision: str = "bf16"
-    # What launches: eager, script (TorchScript), megatron (Megatron-LM), c++, graphs (CUDA graphs), engine (graphs of its own kernels), or server: such an engine
-    # behind a scheduler in Python
+    # What launches: eager, script (TorchScript), megatron (Megatron-LM), or one of `decoding.ENGINES`
     host: str = "eager"
     weight_bytes: float = 2.0
     whole_model: bool = False  # embedding and output layer are stored in `weight_bytes` too

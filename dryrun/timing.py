@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import communication
+from . import communication, decoding
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import Accelerator, accelerator
 from .optimizers import optimizer
@@ -66,7 +66,7 @@ class Prediction:
     @property
     def sure(self) -> bool:
         """Whether seconds may be shown: a launch-bound step depends on the CPU of the host."""
-        return self.bound != "launches"
+        return self.klass != LAUNCH_BOUND
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,12 @@ def generation_parts(
     """(the `Prediction` of the prefill, that of one decoded token of each sequence in the middle of the answer)."""
     if weights not in WEIGHT_BYTES:
         raise ValueError(f"weights={weights!r}: choose one of {', '.join(WEIGHT_BYTES)}")
+    if accelerator(gpu).key in decoding.UNEXPLAINED:
+        raise ValueError(f"gpu={accelerator(gpu).key!r}: no decoding is predicted: what is published of it is not explained by its data sheet")
     prefill = Workload(model, batch, prompt, kind="forward", compiled=True)
     decode = Workload(model, batch, 1, kind="decode", compiled=True)
     setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="",
-                      host="engine" if weights in OF_LLAMA_CPP else "server", weight_bytes=WEIGHT_BYTES[weights],
+                      host="llama.cpp" if weights in OF_LLAMA_CPP else "server", link=link_peak(gpu) if tensor > 1 else 0.0, weight_bytes=WEIGHT_BYTES[weights],
                       whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
     what = traced(decode)
     first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, replace(setting, precision=weights))

@@ -14,7 +14,6 @@ from collections import Counter
 import numpy as np
 
 from dryrun import timing
-from dryrun.models import is_mixture
 
 from . import published
 from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictable, source_of, unseen
@@ -151,7 +150,6 @@ def everything(rows):
         "held_out": held,
         "memory": memory_constants(peaks(rows)),
         "errors": band_errors(data, held["source"], constants),
-        "mixture_decoding_errors": mixture_decoding_errors(data, held["source"]),
         "ratio_errors": ratio_errors(data, held["source"]),
     }
 
@@ -169,16 +167,6 @@ def band_errors(data, held, constants):
 def _thinned(errors):
     count = min(len(errors), MOST_OF_SOURCE)
     return [round(float(error), 3) for error in np.quantile(errors, (np.arange(count) + 0.5) / count)]
-
-
-def mixture_decoding_errors(data, held):
-    """Errors of decoded tokens of a mixture of experts, by constants that had not seen the row's source: they are larger than those of
-    other decoding, and few."""
-    found = {}
-    for row, error, (workload, _) in zip(data.rows, unseen(data, held, source_of), data.runs.runs, strict=True):
-        if workload.kind == "decode" and is_mixture(workload.model):
-            found.setdefault(source_of(row), []).append(float(error))
-    return sorted(error for errors in found.values() for error in _thinned(errors))
 
 
 def ratio_errors(data, held):

@@ -105,9 +105,9 @@ def write(rows):
 def changes(before, after, measured):
     """One line for each class: its median error, new source, before and after a fit. measured: {id: seconds}. Rows that only one has count there
     alone."""
-    medians = [_by_class(judged, measured) for judged in (before, after)]
-    for klass in sorted({*medians[0], *medians[1]}):
-        (old, had), (new, has) = (found.get(klass, (math.nan, 0)) for found in medians)
+    known = [_by_class(judged, measured) for judged in (before, after)]
+    for klass in sorted({*known[0], *known[1]}):
+        (old, had), (new, has) = (found.get(klass, (math.nan, 0)) for found in known)
         word = "  WORSE by more than a tenth: say why" if new > WORSE * old else ""
         yield f"{klass:32}{old:7.1f} % of {had:<5}{new:7.1f} % of {has:<5}{word}"
 
@@ -115,7 +115,8 @@ def changes(before, after, measured):
 def _by_class(judged, measured):
     errors = {}
     for one in judged:
-        errors.setdefault(one.klass, []).append(math.log(one.seconds / measured[one.id]))
+        if one.id in measured:  # else it was taken out since
+            errors.setdefault(one.klass, []).append(math.log(one.seconds / measured[one.id]))
     return {klass: (_median(found), len(found)) for klass, found in errors.items()}
 
 

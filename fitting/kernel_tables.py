@@ -17,10 +17,9 @@ from dryrun.hardware import ACCELERATORS
 FOLDER = Path(__file__).with_name("data") / "kernels"
 REDUCED = Path(__file__).parents[1] / "dryrun" / "data" / "kernels.json"
 ROWS = ("1", "4", "16", "64")  # of a decoded batch
-FLOOR_OF = "16"  # rows whose floor stands for all: those of 1 row in fp8 on Blackwell are of kernels that no engine's step shows
-# Microseconds of the kernel that quantizes activations, which all tables but that of bf16 hold (the README of the tables says so): engines
-# do it in the norm or activation before. What is left is no less than the smallest kernels take.
-QUANTIZES, LEAST_FLOOR = 3.0, 2.0
+# Rows and format whose floor stands for all. Tables of other formats hold the kernel that quantizes activations, which engines do in the
+# kernel before, and kernels that no engine's step shows.
+FLOOR_OF = "bf16", "16"
 HEAD = "128"
 LEAST_LATENCY, MOST_LATENCY = 0.5, 100  # microseconds of one kernel
 NOISE = 0.1  # share by which two timings of the same may differ
@@ -33,12 +32,12 @@ def read(name):
 def reduced():
     """{GPU: what of it is known}, and where it is from."""
     few, attention, collectives, products = (read(name) for name in ("few_rows", "attention", "collectives", "gemm"))
-    sources = [products["about"], few["about"], attention["about"], *collectives["about"]["sources"][:1]]
+    sources = [products["about"], attention["about"], *collectives["about"]["sources"][:1]]
     found = {
         "about": {
             "what": "kernels alone: large products (share of the peak), products of few rows, attention, all-reduce; see fitting/kernel_tables.py",
             "sources": [{name: source[name] for name in ("source", "path", "commit", "license", "date")} for source in sources],
-            "units": "floor: microseconds before the first byte; share: of the data sheet's bandwidth, or of a link in one direction",
+            "units": "floor, nccl, graphs: microseconds; share: of the data sheet's bandwidth, of large products and attention of its peak; reads: how often attention moves its queries, keys, values and output",
         },
         "gpus": {gpu: _of_gpu(*(of["gpus"][gpu] for of in (few, attention, collectives, products))) for gpu in few["gpus"]},
     }
@@ -52,19 +51,15 @@ def _of_gpu(few, attention, collectives, products):
     decode = attention["decode"][HEAD]
     return {
         "large products": {name: of["median_share_mnk_4096"] for name, of in products.items()},
-        "products": {name: {rows: _few(name, of["fit"], rows) for rows in ROWS} for name, of in few.items()},
-        "attention": {head: {"floor": of["a_us"], "share": of["s"], "reads": of["per_byte"]} for head, of in attention["prefill_fit"].items()},
+        "products": {
+            "floor": few[FLOOR_OF[0]]["fit"][FLOOR_OF[1]]["a_us"],
+            "shares": {name: {rows: of["fit"][rows]["s"] for rows in ROWS} for name, of in few.items()},
+        },
+        "attention": {head: {"share": of["s"], "reads": of["per_byte"]} for head, of in attention["prefill_fit"].items()},
         "cache": {"floor": decode["floor_us"], "share": decode["s"]},
-        "nccl": {count: {"floor": of["fit"][0], "share": of["fit"][1]} for count, of in collectives["collectives"]["all_reduce"].items()},
+        "nccl": {count: of["fit"][0] for count, of in collectives["collectives"]["all_reduce"].items()},
         "graphs": _in_graphs(collectives["custom"]),
     }
-
-
-def _few(precision, fits, rows):
-    floor = fits[FLOOR_OF]["a_us"]
-    if precision != "bf16":
-        floor = max(LEAST_FLOOR, floor - QUANTIZES)
-    return {"floor": round(floor, 2), "share": fits[rows]["s"]}
 
 
 def _in_graphs(engines):
@@ -84,19 +79,19 @@ def problems(found):
     for gpu, tables in found["gpus"].items():
         if gpu not in ACCELERATORS:
             yield f"{gpu}: no GPU of dryrun/data/accelerators.json"
-        alone = {f"{name}, {rows} rows": of for name, by_rows in tables["products"].items() for rows, of in by_rows.items()}
-        alone |= {f"attention, heads of {head}": of for head, of in tables["attention"].items()}
-        alone |= {"cache": tables["cache"], **{f"nccl {count}": of for count, of in tables["nccl"].items()}}
-        for name, share in tables["large products"].items():
+        shares = {f"large products in {name}": share for name, share in tables["large products"].items()}
+        shares |= {f"{name}, {rows} rows": share for name, by_rows in tables["products"]["shares"].items() for rows, share in by_rows.items()}
+        shares |= {f"attention, heads of {head}": of["share"] for head, of in tables["attention"].items()} | {"cache": tables["cache"]["share"]}
+        for what, share in shares.items():
             if not 0 < share <= 1:
-                yield f"{gpu}, {name}: a share of {share} of the peak"
-        for what, of in alone.items():
-            if not 0 < of["share"] <= 1:
-                yield f"{gpu}, {what}: a share of {of['share']} of the peak"
-            if of["floor"] and not LEAST_LATENCY <= of["floor"] <= MOST_LATENCY:
-                yield f"{gpu}, {what}: {of['floor']} microseconds before the first byte"
+                yield f"{gpu}, {what}: a share of {share} of the peak"
+        floors = {"products": tables["products"]["floor"], "cache": tables["cache"]["floor"]}
+        floors |= {f"{what}, {count} GPUs": value for what in ("nccl", "graphs") for count, value in tables[what].items()}
+        for what, floor in floors.items():
+            if not LEAST_LATENCY <= floor <= MOST_LATENCY:
+                yield f"{gpu}, {what}: {floor} microseconds before the first byte"
         for what in ("nccl", "graphs"):
-            latencies = [of["floor"] if what == "nccl" else of for of in tables[what].values()]
+            latencies = list(tables[what].values())
             if any(more < (1 - NOISE) * fewer for fewer, more in itertools.pairwise(latencies)):
                 yield f"{gpu}, {what}: a collective of more GPUs is faster: {latencies}"
 

@@ -168,7 +168,7 @@ def _fuses(row):
 
 def _host(row, kind):
     if kind == "decode" and row.get("framework") in SERVERS:
-        return "server" if str(row["date"]) >= ASYNCHRONOUS else "old server"
+        return "server" if (row.get("date") or "") >= ASYNCHRONOUS else "old server"
     if row.get("framework") in ENGINES:
         return "engine"
     if (

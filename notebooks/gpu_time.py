@@ -142,7 +142,7 @@ table("kernels", "Kernels of a LoRA step of an 8B Llama, 1 x 2,048 tokens, check
 # The error is the distance of the predicted seconds from the published ones, in percent of
 # the published. Half of the rows of a class have a smaller error than the median. *Within the
 # band* counts the rows whose published seconds lie between low and high. *Launch-bound* steps
-# wait for their CPU: their seconds are told to nobody, and the last line leaves them out.
+# wait for their CPU. The last line and the tables below leave them out.
 
 # %%
 MEASURED = {row["id"]: row["seconds"] for row in published.rows() if row.get("seconds")}
