@@ -185,10 +185,13 @@ PUBLISHED = Counter(GPU_OF[one.id] for one in judged.read())
 
 
 def trained(gpu, name):
-    """Tokens per second of a step, and whether it fits, by the upper end of what it needs."""
+    """Tokens per second of a step, whether it fits, by the upper end of what it needs, and whether it waits."""
     now = answer(Workload("llama3-8b", 1, 2048, **METHODS[name]), Setting(gpu=gpu))
     said = "fits" if now.fits else "may fit" if now.needed.expected <= usable(gpu) else NO
-    return {name: NO if said == NO else now.prediction.tokens_per_second, f"{name}-fits": "" if said == NO else said}
+    if said == NO:
+        return {name: NO, f"{name}-fits": ""}
+    waits = "" if now.prediction.sure else ", waits for its CPU"
+    return {name: now.prediction.tokens_per_second, f"{name}-fits": said + waits}
 
 
 def answering(gpu):
