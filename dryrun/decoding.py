@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 # or kernels that the CPU launches one by one.
 ENGINES = ("graphs", "engine", "server", "old server", "llama.cpp", "c++")
 OWN_SUMS = ("engine", "server", "old server")
-# GPUs whose published tokens no reading of their data sheet explains: Qwen's page of May 2025 has an H20 read 1.4 of its 4 TB/s, at
-# every size from 0.6B to 32B.
-UNEXPLAINED = ("h20",)
+# GPUs of which no decoding is predicted, and why: Qwen's page of May 2025 has an H20 read 1.4 of its 4 TB/s, at every size from 0.6B to 32B.
+UNEXPLAINED = {"h20": "what is published of it is less than half of what its data sheet would give, and nobody says why"}
 PRODUCTS = 4  # of a layer: queries, keys and values; their output; gate and up; down
 SUMS = 2  # all-reduces of a layer under tensor parallelism
 ENDS_IN_16_BITS = 2.0  # bytes for each weight of the output layer

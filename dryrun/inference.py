@@ -117,9 +117,7 @@ class Served:
         """In words, why no speed is predicted, or ""."""
         if self.generation.weights in UNPREDICTED:
             return f"nobody published rows of weights in {self.generation.weights} that could judge it"
-        if self.cluster.gpu.key in decoding.UNEXPLAINED:
-            return f"what is published of {self.cluster.gpu.name} is less than half of what its data sheet would give, and nobody says why"
-        return ""
+        return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
 
     @property
     def prefill_judged(self) -> bool:

@@ -139,13 +139,14 @@ def generation_parts(
     """(the `Prediction` of the prefill, that of one decoded token of each sequence in the middle of the answer)."""
     if weights not in WEIGHT_BYTES:
         raise ValueError(f"weights={weights!r}: choose one of {', '.join(WEIGHT_BYTES)}")
-    if accelerator(gpu).key in decoding.UNEXPLAINED:
-        raise ValueError(f"gpu={accelerator(gpu).key!r}: no decoding is predicted: what is published of it is not explained by its data sheet")
+    key = accelerator(gpu).key
+    if key in decoding.UNEXPLAINED:
+        raise ValueError(f"gpu={key!r}: no decoding is predicted: {decoding.UNEXPLAINED[key]}")
     prefill = Workload(model, batch, prompt, kind="forward", compiled=True)
     decode = Workload(model, batch, 1, kind="decode", compiled=True)
     setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="",
-                      host="llama.cpp" if weights in OF_LLAMA_CPP else "server", link=link_peak(gpu) if tensor > 1 else 0.0, weight_bytes=WEIGHT_BYTES[weights],
-                      whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
+                      host="llama.cpp" if weights in OF_LLAMA_CPP else "server", link=link_peak(gpu) if tensor > 1 else 0.0,
+                      weight_bytes=WEIGHT_BYTES[weights], whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
     what = traced(decode)
     first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, replace(setting, precision=weights))
     read = what.weight_bytes * setting.weight_bytes + what.cache(setting.context) * batch

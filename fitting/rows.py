@@ -109,7 +109,7 @@ def _refused(row, kind, gpu):
     if kind == "decode" and (row.get("prefill_share") or 0) > MOST_PREFILL:
         return f"prefills of other requests are more than {100 * MOST_PREFILL:.0f} % of its time, and decoding alone is predicted"
     if kind == "decode" and gpu.name in UNEXPLAINED:
-        return f"what is published of decoding on {gpu.name} is less than half of what its data sheet would give, and nobody says why"
+        return f"decoding on {gpu.name}: {UNEXPLAINED[gpu.name]}"
     if kind == "decode" and precision.startswith("nf4"):
         return "decoding with bitsandbytes is not predicted"
     if kind != "decode" and precision.startswith(FOUR_BIT_PRODUCTS):

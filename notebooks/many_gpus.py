@@ -373,7 +373,7 @@ for name, sentence, value, unit, least, most in (
     ("plan-pairs", "Published pairs of strategies of which one is clearly faster: the plan has the same one first",
      100 * sum(right for _, _, right in pairs) / len(pairs), "%", 85, 100),
     ("plan-pairs-number", "Published pairs of strategies on the same GPUs of which one is clearly faster", len(pairs),
-     "", 20, 2000),
+     "", 500, 1000),
 ):
     claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most)
 

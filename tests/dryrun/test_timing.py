@@ -185,7 +185,7 @@ def test_decoding_reads_the_weights_once_for_each_token():
     floor = 256 * 2 * 7.5e9 / 2039e9  # without the embedding
     assert floor < whole.seconds < 2 * floor
     small = timing.generation("llama3-8b", 128, 256, A100, weights="int4-128")
-    assert whole.seconds / 4 < small.seconds < whole.seconds / 1.6
+    assert whole.seconds / 4 < small.seconds < whole.seconds / 1.8
 
 
 def test_low_and_high_hold_nine_of_ten():
