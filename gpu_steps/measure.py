@@ -241,11 +241,14 @@ def _start_counting(device: torch.device) -> None:
 
 
 def _memory(device: torch.device) -> dict[str, int]:
-    """Bytes: allocated and reserved at the peak, and of the whole device at the end, when `generate` has freed some."""
+    """Bytes: asked for, allocated (rounded) and reserved at the peak, and of the whole device at the end, when `generate` has freed some."""
     if device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info()
-    return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "device": total - free}
+    stats = torch.cuda.memory_stats()
+    return {"requested": stats["requested_bytes.all.peak"], "allocated": stats["allocated_bytes.all.peak"],
+            "reserved": stats["reserved_bytes.all.peak"], "reserved_at_end": stats["reserved_bytes.all.current"],
+            "retries": stats["num_alloc_retries"], "device": total - free}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -90,6 +90,17 @@ STEPS = (
     _train("gpt2", 16, 1024, precision="mixed", compiled=True),
     _train("gpt2", 16, 1024, precision="mixed"),
     _train("mistral-7b", 1, 8192, **LORA, **CK),
+    # What more memory than 80 GB lets one do, and a mixture of experts.
+    _train(EIGHT, 1, 4096),
+    _train(EIGHT, 4, 4096, **CK),
+    _train(EIGHT, 1, 32768, **CK, **FUSED),
+    _train(EIGHT, 1, 32768, **LORA, **CK, **FUSED),
+    _generate(64),
+    _train("qwen3-30b-a3b", 2, 2048, **LORA, **CK),
+    _train("qwen3-14b", 2, 4096, **LORA, **CK),
+    _generate(64, cache="static"),
+    _train("qwen2.5-32b", 1, 4096, **QLORA, **CK),
+    _train(EIGHT, 1, 4096, **CK, compiled=True),
 )
 
 
