@@ -10,7 +10,7 @@ from pathlib import Path
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpu_steps", description="Steps predicted first, then measured on a GPU.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("predict", help="add the GPUs of steps.py that predicted.json lacks")
+    commands.add_parser("predict", help="add the GPUs and steps of steps.py that predicted.json lacks")
     asked = commands.add_parser("run", help="measure what is not in the folder yet")
     asked.add_argument("words", nargs="*", help="steps whose name has one of these in it; all by default")
     asked.add_argument("--out", type=Path, default=Path("out/gpu_steps"), help="folder of the results (default: %(default)s)")

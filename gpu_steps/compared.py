@@ -11,7 +11,8 @@ from .steps import STEPS, Step, step
 
 MEASURED = Path(__file__).with_name("measured")
 MODELS = {"llama3-8b": "Llama 8B", "llama3.2-1b": "Llama 1B", "qwen3-4b": "Qwen3 4B", "qwen2.5-7b": "Qwen2.5 7B", "gemma-3-1b": "Gemma 3 1B",
-          "bert-large-cls": "BERT-large", "gpt2": "GPT-2", "mistral-7b": "Mistral 7B", "qwen3-14b": "Qwen3 14B", "qwen2.5-32b": "Qwen2.5 32B", "qwen3-30b-a3b": "Qwen3 30B-A3B"}  # fmt: skip
+          "bert-large-cls": "BERT-large", "gpt2": "GPT-2", "mistral-7b": "Mistral 7B", "qwen3-14b": "Qwen3 14B", "qwen2.5-32b": "Qwen2.5 32B",
+          "qwen3-30b-a3b": "Qwen3 30B-A3B"}  # fmt: skip
 WORDS = {
     ("method", "lora"): "LoRA", ("method", "qlora"): "QLoRA", ("checkpointing", True): "checkpointing", ("fused_loss", True): "fused loss",
     ("compiled", True): "compiled", ("precision", "mixed"): "bf16 autocast", ("precision", "fp32"): "tf32", ("attention", "eager"): "eager attention",

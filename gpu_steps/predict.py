@@ -31,9 +31,9 @@ def all_of(gpu: str) -> dict[str, dict[str, Any]]:
 
 
 def write(path: Path = FILE) -> None:
-    """Adds GPUs that have none. What was predicted before a run stays as it was, whatever the library would say today."""
+    """Adds GPUs and steps that have none. What was predicted before a run stays as it was, whatever the library would say today."""
     known = read(path) if path.exists() else {}
-    made = {gpu: known.get(gpu) or all_of(gpu) for gpu in steps.GPUS}
+    made = {gpu: all_of(gpu) | known.get(gpu, {}) for gpu in steps.GPUS}
     path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ from programs import ROOT
 
 from gpu_steps import compared, predict, report, run, steps
 
+READ_BY = {"nvidia-h100-80gb-hbm3": ("gpu_steps", "h100-sxm5"), "nvidia-h200": ("h200_steps", "h200-sxm")}  # file: (notebook, GPU)
 RUN = [sys.executable, "-m", "gpu_steps", "run", "--small", "--out"]
 QUICK = ["bert-large-cls 32x512 precision=fp32", "llama3.2-1b 1x1024", "gemma-3-1b"]
 NEEDS_TRITON = "llama3.2-1b 4x2048 fused_loss"
@@ -71,8 +72,9 @@ def test_every_step_was_predicted_for_every_gpu_before_it_was_measured():
 @pytest.mark.parametrize("file", MEASURED, ids=lambda file: file.stem)
 def test_the_record_says_what_the_results_say(file):
     """The notebook computes it; here once more, in another way."""
-    record = json.loads((ROOT / "results" / "gpu_steps" / file.name).with_suffix(".json").read_text())
-    expected = predict.read()["h100-sxm5"]
+    notebook, gpu = READ_BY[file.stem]
+    record = json.loads((ROOT / "results" / notebook / file.name).with_suffix(".json").read_text())
+    expected = predict.read()[gpu]
     found = {key: one for key, one in run.read(file).items() if key.startswith("train") and "error" not in one}
     ratios = {key: expected[key]["seconds"] / one["seconds"] for key, one in found.items()}
     claims = {name: claim["value"] for name, claim in record["claims"].items()}
@@ -81,7 +83,7 @@ def test_the_record_says_what_the_results_say(file):
         "time-against": statistics.median(ratios.values()),
         "tensors-error": 100 * statistics.median(tensors),
     }
-    again = f"{file.relative_to(ROOT)}: the record says otherwise: restore the file, or run `make record NOTEBOOKS=gpu_steps`"
+    again = f"{file.relative_to(ROOT)}: the record says otherwise: restore the file, or run `make record NOTEBOOKS={notebook}`"
     assert {name: claims[name] for name in of_results} == pytest.approx(of_results), again
     assert record["machine"]["gpu"] and record["software"]["driver"]
 
