@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from . import kernel_tables
 from .communication import PCIE
+from .elementwise import Numbers, minimum, where
 from .roofline import experts_hit, processor
 
 if TYPE_CHECKING:
@@ -33,24 +32,24 @@ ENDS_IN_16_BITS = 2.0  # bytes for each weight of the output layer
 
 
 class Token(NamedTuple):
-    """One step of decoding on each GPU. Seconds, but for what the fitted constants multiply."""
+    """One step of decoding on each GPU, or columns of many. Seconds, but for what the fitted constants multiply."""
 
-    weights: float = 0.0  # at the peak of the bandwidth
-    cache: float = 0.0
-    weights_share: float = 1.0  # of the bandwidth, as tables say
-    cache_share: float = 1.0
-    mathematics: float = 0.0  # at the peak
-    floors: float = 0.0
-    sums: float = 0.0  # the latency of all-reduces
-    sent: float = 0.0  # and their bytes at the link's peak
-    unpacked: float = 0.0  # weights that tensor cores do not take as they are stored, at one fp32 operation each
-    layers: float = 0.0
-    mixtures: float = 0.0  # layers with experts
-    compiled: float = 0.0  # whether torch.compile made the kernels
-    launched: float = 0.0  # whether the CPU launches each kernel
-    scheduled: float = 0.0  # whether a server schedules between two steps
-    scheduled_before: float = 0.0  # and one from before 2025
-    sequences: float = 0.0
+    weights: Numbers = 0.0  # at the peak of the bandwidth
+    cache: Numbers = 0.0
+    weights_share: Numbers = 1.0  # of the bandwidth, as tables say
+    cache_share: Numbers = 1.0
+    mathematics: Numbers = 0.0  # at the peak
+    floors: Numbers = 0.0
+    sums: Numbers = 0.0  # the latency of all-reduces
+    sent: Numbers = 0.0  # and their bytes at the link's peak
+    unpacked: Numbers = 0.0  # weights that tensor cores do not take as they are stored, at one fp32 operation each
+    layers: Numbers = 0.0
+    mixtures: Numbers = 0.0  # layers with experts
+    compiled: Numbers = 0.0  # whether torch.compile made the kernels
+    launched: Numbers = 0.0  # whether the CPU launches each kernel
+    scheduled: Numbers = 0.0  # whether a server schedules between two steps
+    scheduled_before: Numbers = 0.0  # and one from before 2025
+    sequences: Numbers = 0.0
 
 
 def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
@@ -109,22 +108,20 @@ def _sums(traced: Traced, workload: Workload, setting: Setting) -> tuple[float, 
     return count * kernel_tables.all_reduce(gpu, ranks, graphs=setting.host in OWN_SUMS), count * sent
 
 
-def seconds(columns: np.ndarray, constants: Mapping[str, float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """(seconds of each token, {what binds: seconds}). columns: a row for each field of `Token`."""
-    of = Token(*columns)
-    weights, cache = (np.minimum(1.0, share * constants["streaming"]) for share in (of.weights_share, of.cache_share))
+def seconds(of: Token, constants: Mapping[str, float]) -> dict[str, Numbers]:
+    """{what binds: seconds} of a token, or of columns of them. Their sum is what it takes."""
+    weights, cache = (minimum(1.0, share * constants["streaming"]) for share in (of.weights_share, of.cache_share))
     read = of.weights / weights
     multiplied = of.mathematics / constants["product"]
     first = multiplied > read
     unpacked = of.unpacked * constants["unpack"]
-    longer = np.where(of.compiled > 0, constants["compiled_floors"], constants["floors"])
+    longer = where(of.compiled, constants["compiled_floors"], constants["floors"])
     launches = of.floors * longer + of.layers * of.launched * constants["layer_launched"]
     launches = launches + of.mixtures * constants["layer_experts"] + of.scheduled_before * constants["old_server_step"]
     launches = launches + of.scheduled * (constants["server_step"] + constants["server_sequence"] * of.sequences)
-    parts = {
-        "mathematics": np.where(first, multiplied, 0.0) + unpacked,
-        "bandwidth": np.where(first, 0.0, read) + of.cache / cache,
+    return {
+        "mathematics": where(first, multiplied, 0.0) + unpacked,
+        "bandwidth": where(first, 0.0, read) + of.cache / cache,
         "launches": launches,
         "communication": of.sums + of.sent / constants["link"],
     }
-    return sum(parts.values()), parts

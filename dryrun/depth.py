@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from .kernels import deep
+from .memory_trace import Trace
+
 if TYPE_CHECKING:
-    from .memory_trace import Trace
+    from .workload import Traced
 
     AnyTrace = TypeVar("AnyTrace", bound=Trace)  # or one of a rank
 
@@ -69,6 +73,26 @@ def peaks_stay(low: Trace, high: Trace, layers: Sequence[int], depth: int) -> bo
     peaks = [peak for peak, _ in _parts(low, high, layers, depth)]
     starts = [0, *ends[:-1]]
     return all(max(pair) <= peak * (1 + TOLERANCE) for *pair, peak in zip(starts, ends, peaks, strict=True))
+
+
+def deep_step(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Traced:
+    """The `Traced` of a model of `number` layers, given those of models of `few`."""
+    result = copy.copy(high)
+    share = (number - few[0]) / (few[1] - few[0])
+    result.kernels = deep(low.kernels, high.kernels, few, number)
+    result.matrices = {
+        shape: round(low.matrices.get(shape, 0) + (count - low.matrices.get(shape, 0)) * share) for shape, count in high.matrices.items()
+    }
+    if low.experts and high.experts:
+        inside = low.experts.parameters + (high.experts.parameters - low.experts.parameters) * share
+        result.experts = replace(high.experts, parameters=round(inside))
+    for name in ("parameters", "trainable", "tensors", "factored", "keys", "window_keys", "weight_bytes"):
+        first, last = getattr(low, name), getattr(high, name)
+        setattr(result, name, round(first + (last - first) * share))
+    result.layers = number
+    if high.memory is not None:
+        result.memory = line_of([low.memory, high.memory], few, number, Trace())  # type: ignore[list-item]
+    return result
 
 
 def _parts(first: Trace, last: Trace, layers: Sequence[int], depth: int) -> list[tuple[int, dict[str, float]]]:

@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from .kernels import Kernel, Kernels
-from .recorder import Operator
+from .kernels import Kernel, Kernels, Operator
 
 LARGEST_CACHE = 256e6  # bytes; no GPU has a larger L2
 

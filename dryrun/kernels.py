@@ -25,6 +25,25 @@ class Kernel(NamedTuple):
 
 
 @dataclass
+class Operator:
+    """What one operator of PyTorch reads, writes and computes."""
+
+    name: str
+    phase: str
+    kind: str  # as of Kernel, or free
+    dtype: str = ""
+    flops: int = 0
+    shape: tuple[int, ...] = ()
+    launches: int = 1
+    reads: dict[tuple[int, int], int] = field(default_factory=dict)  # (storage, version) -> bytes
+    writes: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+
+@dataclass
 class Kernels:
     """The kernels of a step and how often each runs; a count may be fractional, because depth is a line."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,14 @@ from .hardware import GiB
 
 if TYPE_CHECKING:
     from .tracker import Tracker
+
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
+
+
+def in_order(sizes: Mapping[str, float]) -> dict[str, float]:
+    """The categories that hold anything, in the order of `CATEGORIES`."""
+    return {category: sizes[category] for category in CATEGORIES if sizes.get(category)}
 
 
 @dataclass

@@ -12,11 +12,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import hardware, kernel_tables
+from . import hardware, kernel_tables, roofline
 from .bench import LARGEST_FILE, Rate
 from .bench_report import DTYPES
 from .kernels import Kernel
-from .roofline import Table, processor
+from .roofline import processor
 
 STEPS = 6  # launches and memory take a part of a product's time, so one step to its constant is not enough
 
@@ -46,9 +46,7 @@ def own_constants(found: dict[str, Any], constants: dict[str, float]) -> dict[st
     gpu, rates, changed = processor(found["gpu"]), {rate.name: rate for rate in found["rates"]}, dict(constants)
 
     def seconds(kernel: Kernel) -> float:
-        table = Table()
-        table.add({kernel: 1}, gpu)
-        return float(table.seconds(changed)[0])
+        return sum(roofline.seconds(roofline.rows({kernel: 1}, gpu), changed))
 
     if copied := rates.get("memory copy"):
         reached = copied.value * 1e9 / (kernel_tables.stream(gpu) * gpu.bandwidth)  # of what such GPUs do

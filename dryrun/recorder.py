@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from .kernels import Operator
 from .tracker import ATTENTION_KERNELS, _attention_shapes
 
 # Operators that only describe a tensor: no kernel runs.
@@ -46,23 +46,6 @@ SEVERAL = {  # operators that are more than one kernel on a GPU
     "_scaled_dot_product_efficient_attention_backward": 2,
 }
 TENSORS_A_LAUNCH = 40  # of a foreach or fused optimizer
-
-
-@dataclass
-class Operator:
-    name: str
-    phase: str
-    kind: str  # as of Kernel, or free
-    dtype: str = ""
-    flops: int = 0
-    shape: tuple[int, ...] = ()
-    launches: int = 1
-    reads: dict[tuple[int, int], int] = field(default_factory=dict)  # (storage, version) -> bytes
-    writes: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.reads.values()) + sum(self.writes.values())
 
 
 class Recorder(TorchDispatchMode):

@@ -5,7 +5,7 @@ of a matrix product and to whole waves of multiprocessors. What the L2 cache sti
 reads are those of tables. Constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
 `data/constants.json` holds them with their date.
 
-A list of steps becomes one table of numbers, so that `fit` can try thousands of constants in seconds.
+`fitting` has the rows of thousands of steps as columns, and tries constants on them by the same formulas.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import hardware, kernel_tables
+from .elementwise import Numbers, choose, maximum, minimum
 
 if TYPE_CHECKING:
     from .kernels import Kernel
 
-# Columns of efficiency: which constant says how much of the peak a kernel reaches.
+# Kinds of kernels: which constant says how much of the peak a kernel reaches.
 (PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, FORWARD_TRITON,
  BACKWARD_TRITON, MEMORY) = range(11)  # fmt: skip
 HBM, GDDR, GDDR_LARGE_CACHE = range(3)
@@ -151,100 +150,70 @@ def padded(shape: tuple[int, ...], multiprocessors: int, tensor: bool) -> float:
     return best
 
 
-class Table:
-    """Kernels of many steps as columns of numbers: one row a kernel, `starts` where each step begins."""
+class Row(NamedTuple):
+    """A kernel on a GPU, or a column of each for many."""
 
-    rows: Any  # tuples of `_columns`; an array once `columns` was called
-    starts: list[int]
-    steps: int
-    _kind: np.ndarray
-
-    def __init__(self) -> None:
-        self.rows, self.starts, self.steps = [], [], 0
-
-    def add(
-        self,
-        kernels: Mapping[Kernel, float],
-        gpu: Processor,
-        precision: str = "",
-        weight_bytes: float | None = None,
-        attention: str = "",
-    ) -> None:
-        """Adds one step: {kernel: count} on a `Processor`.
-
-        precision: "tf32" or "fp8" changes the peak of the products. weight_bytes: of one weight that decoding reads,
-        where it is not 16 bits. attention: whose kernels, "" for FlashAttention 2 (see `rows.Setting`).
-        """
-        self.starts.append(len(self.rows))
-        moved = launches = 0.0  # of kernels without mathematics: their seconds are a sum, so one row holds them all
-        for kernel, count in kernels.items():
-            row = _columns(kernel, count, gpu, precision, weight_bytes, attention)
-            if row[0] == MEMORY:
-                moved, launches = moved + count * row[2], launches + count * row[3]
-            else:
-                self.rows.append(row)
-        self.rows.append((MEMORY, 0.0, moved, launches, 1.0, FULL, gpu.memory_type))
-        self.steps += 1
-
-    def columns(self) -> tuple[np.ndarray, ...]:
-        if not isinstance(self.rows, np.ndarray):
-            self.rows = np.array(self.rows, dtype=float).reshape(-1, 7)
-            self._kind = self.rows[:, 0].astype(int)
-        return self._kind, *self.rows[:, 1:].T
-
-    def only(self, indices: Iterable[int]) -> Table:
-        """These steps alone."""
-        self.columns()
-        ends = [*self.starts[1:], len(self.rows)]
-        found = Table()
-        pieces = [self.rows[self.starts[index] : ends[index]] for index in indices]
-        found.starts = list(np.cumsum([0, *(len(piece) for piece in pieces[:-1])])) if pieces else []
-        found.rows = np.concatenate(pieces) if pieces else np.empty((0, 7))
-        found._kind, found.steps = found.rows[:, 0].astype(int), len(pieces)
-        return found
-
-    @overload
-    def seconds(self, constants: dict[str, float], parts: Literal[False] = False) -> np.ndarray: ...
-
-    @overload
-    def seconds(self, constants: dict[str, float], parts: Literal[True]) -> tuple[np.ndarray, list[np.ndarray]]: ...
-
-    def seconds(self, constants: dict[str, float], parts: bool = False) -> np.ndarray | tuple[np.ndarray, list[np.ndarray]]:
-        """Seconds of each step; with `parts`, also those bound by mathematics, by bandwidth and by launches."""
-        kind, mathematics, moved, launches, counts, held_back, memory = self.columns()
-        clock = np.array([1.0, constants["power_limited"], constants["half_rate"]])[held_back.astype(int)]
-        mathematics = mathematics / (efficiencies(constants)[kind] * clock)
-        moved = moved / bandwidth_share(constants, constants["bandwidth"], memory)
-        both = np.maximum(mathematics, moved) + constants["overlap"] * np.minimum(mathematics, moved)
-        launching = launches * constants["launch"]
-        total = np.add.reduceat(counts * (both + launching), self.starts)
-        if not parts:
-            return total
-        first = mathematics >= moved
-        split = (both * first, both * ~first, launching)
-        return total, [np.add.reduceat(counts * part, self.starts) for part in split]
+    kind: Numbers  # which constant says how much of the peak it reaches
+    mathematics: Numbers  # seconds at the peak
+    moved: Numbers
+    launches: Numbers
+    count: Numbers
+    held_back: Numbers
+    memory_type: Numbers
 
 
-def bandwidth_share(constants: dict[str, float], share: float, memory_type: np.ndarray | int) -> np.ndarray:
-    """The share of the data sheet's bandwidth that kernels reach on memory of these types: never more than all of it."""
-    types = np.array([1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"]])
-    return np.minimum(1.0, share * types[np.asarray(memory_type, dtype=int)])
+def rows(
+    kernels: Mapping[Kernel, float], gpu: Processor, precision: str = "", weight_bytes: float | None = None, attention: str = ""
+) -> list[Row]:
+    """The rows of one step, given {kernel: count}.
+
+    precision: "tf32" or "fp8" changes the peak of the products. weight_bytes: of one weight that decoding reads, where it is not 16
+    bits. attention: whose kernels, "" for those that PyTorch takes (see `Setting`).
+    """
+    found = []
+    moved = launches = 0.0  # of kernels without mathematics: their seconds are a sum, so one row holds them all
+    for kernel, count in kernels.items():
+        row = _row(kernel, count, gpu, precision, weight_bytes, attention)
+        if row.kind == MEMORY:
+            moved, launches = moved + count * row.moved, launches + count * row.launches
+        else:
+            found.append(row)
+    found.append(Row(MEMORY, 0.0, moved, launches, 1.0, FULL, gpu.memory_type))
+    return found
 
 
-def efficiencies(constants: dict[str, float]) -> np.ndarray:
-    """The share of its peak that each kind of kernel reaches, in the order of the columns."""
+def row_seconds(row: Row, constants: Mapping[str, float]) -> tuple[Numbers, Numbers, Numbers]:
+    """Seconds of a row: bound by mathematics, by bandwidth, by launches. Their sum is what it takes."""
+    clock = choose(row.held_back, (1.0, constants["power_limited"], constants["half_rate"]))
+    mathematics = row.mathematics / (choose(row.kind, efficiencies(constants)) * clock)
+    moved = row.moved / bandwidth_share(constants, constants["bandwidth"], row.memory_type)
+    both = row.count * (maximum(mathematics, moved) + constants["overlap"] * minimum(mathematics, moved))
+    first = mathematics >= moved
+    return both * first, both * (1 - first), row.count * row.launches * constants["launch"]
+
+
+def seconds(rows: Iterable[Row], constants: Mapping[str, float]) -> tuple[float, float, float]:
+    """Seconds of a step's kernels: bound by mathematics, by bandwidth, by launches."""
+    parts = [row_seconds(row, constants) for row in rows]
+    return sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts)
+
+
+def bandwidth_share(constants: Mapping[str, float], share: float, memory_type: Numbers) -> Numbers:
+    """The share of the data sheet's bandwidth that kernels reach on memory of this type: never more than all of it."""
+    return minimum(1.0, share * choose(memory_type, (1.0, constants["bandwidth_gddr"], constants["bandwidth_large_cache"])))
+
+
+def efficiencies(constants: Mapping[str, float]) -> tuple[float, ...]:
+    """The share of its peak that each kind of kernel reaches, in the order of the kinds."""
     product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
     recent, flash = product * constants["product_recent"], constants["attention_flash"]
     fp32, fp8 = constants["product_fp32"], recent * constants["product_fp8"]
     triton = constants["attention_triton"]
-    return np.array(
-        [product, recent, fp32, fp8, forward, backward, forward * flash, backward * flash,
-         forward * triton, backward * triton, 1.0]
-    )  # fmt: skip
+    return (product, recent, fp32, fp8, forward, backward, forward * flash, backward * flash,
+            forward * triton, backward * triton, 1.0)  # fmt: skip
 
 
-def _columns(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_bytes: float | None, attention: str) -> tuple[float, ...]:
-    """(kind, seconds of mathematics at the peak, seconds of memory at the peak, launches, count, power-limited)."""
+def _row(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_bytes: float | None, attention: str) -> Row:
     fp32 = kernel.dtype == "float32"
     tensor = (not fp32 and gpu.architecture != "pascal") or (precision == "tf32" and gpu.architecture in TENSOR_FP32)
     peak = gpu.half if not fp32 else gpu.tf32 if precision == "tf32" else gpu.fp32
@@ -260,11 +229,11 @@ def _columns(kernel: Kernel, count: float, gpu: Processor, precision: str, weigh
         mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak / share
         moved = reads * kernel.bytes
     held_back = FULL if kernel.kind == "memory" or (gpu.held_back == HALF_RATE and not tensor) else gpu.held_back
-    return kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type
+    return Row(kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type)
 
 
 def _attention_kernel(attention: str, gpu: Processor) -> int:
-    """The column of its forward pass; that of the backward pass is the next one."""
+    """The kind of its forward pass; that of the backward pass is the next one."""
     if attention == "triton":
         return FORWARD_TRITON
     if gpu.architecture not in RECENT:

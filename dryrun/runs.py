@@ -1,17 +1,17 @@
-"""Seconds of many runs at once, as columns of numbers, so that constants can be tried quickly. A prediction is a list of one."""
+"""What a step on GPUs consists of, as numbers; and the formula that makes seconds of them and the constants."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from . import communication, decoding, kernel_tables
+from . import communication, decoding, kernel_tables, roofline
+from .elementwise import Numbers, maximum, minimum, where
 from .kernels import Kernel
 from .optimizers import NEWTON_SCHULZ_STEPS, optimizer
-from .roofline import Table, bandwidth_share, processor
+from .roofline import bandwidth_share, processor
 from .setting import Setting, klass_of
 
 if TYPE_CHECKING:
@@ -23,129 +23,131 @@ EAGER_LOSS_KERNELS = 5
 FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in those that launch
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
 LAUNCH_BOUND = "launch-bound"
+PARTS = ("mathematics", "bandwidth", "launches", "communication")
 
 
-class Runs:
-    """Workloads on settings, each a row of the columns."""
+class Facts(NamedTuple):
+    """Of a run beside its kernels, or columns of many. Seconds are at the peak of the link; operators those that the CPU handles."""
 
-    runs: list[tuple[Workload, Setting]]
-    steps: Table
-    updates: Table
-    _columns: list[tuple[float, ...]]
-    _tokens: list[decoding.Token]
+    eager: Numbers  # operators of PyTorch, of a script of one kernel after the other, of Megatron
+    script: Numbers
+    megatron: Numbers
+    cache: Numbers  # seconds that reading the KV cache takes
+    every: Numbers  # communication that each micro-batch can hide, that the step can, that nothing can, and after the backward pass
+    once: Numbers
+    alone: Numbers
+    after: Numbers
+    latency: Numbers
+    accumulation: Numbers
+    bubble: Numbers
+    many: Numbers  # whether there are several GPUs
+    decodes: Numbers
+    engine: Numbers
+    unpacked: Numbers  # seconds of one fp32 operation for each weight
+    stream: Numbers  # share of the bandwidth that long copies reach
+    memory_type: Numbers
 
-    def __init__(self) -> None:
-        self.runs, self.steps, self.updates, self._columns, self._tokens = [], Table(), Table(), [], []
 
-    def add(self, what: Traced, workload: Workload, setting: Setting) -> None:
-        gpu = processor(setting.gpu)
-        kernels: Mapping[Kernel, float] = what.kernels.counts
-        if workload.fused_loss:
-            kernels = with_loss_kernels(what, workload, kernels, LOSS_BYTES, 1)
-        elif setting.eager_loss:
-            kernels = with_loss_kernels(what, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
-        decodes = workload.kind == "decode"
-        engine = decodes and setting.host in decoding.ENGINES
-        update = optimizer_kernels(what, workload, setting)
-        waits = communication.of_step(what, workload, setting)
-        self._tokens.append(decoding.token(what, workload, setting) if engine else decoding.Token())
-        cache = what.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0
-        kernels = communication.of_rank(kernels, setting, what, workload)
-        unpacked = _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0
-        self.steps.add(
-            kernels,
-            gpu,
-            _peak(setting),
-            setting.weight_bytes if decodes or (workload.kind == "forward" and setting.weight_bytes < 2) else None,
-            setting.attention,
-        )
-        self.updates.add(update, gpu)
-        dispatched = _dispatched(what) / setting.pipeline
-        self._columns.append(
-            (
-                dispatched if setting.host == "eager" else 0.0,
-                dispatched if setting.host == "script" else 0.0,
-                dispatched if setting.host == "megatron" else 0.0,
-                cache,
-                *waits,
-                setting.accumulation,
-                communication.bubble(setting),
-                setting.gpus > 1,
-                decodes,
-                engine,
-                unpacked,
-                kernel_tables.stream(gpu),
-                gpu.memory_type,
-            )
-        )
-        self.runs.append((workload, setting))
+@dataclass(frozen=True)
+class Run:
+    """A workload on a setting."""
 
-    def only(self, indices: Sequence[int]) -> Runs:
-        """These runs alone."""
-        found = Runs()
-        found.runs = [self.runs[index] for index in indices]
-        found._columns = [self._columns[index] for index in indices]
-        found._tokens = [self._tokens[index] for index in indices]
-        found.steps, found.updates = self.steps.only(indices), self.updates.only(indices)
-        return found
+    workload: Workload
+    setting: Setting
+    step: list[roofline.Row]
+    update: list[roofline.Row]
+    facts: Facts
+    token: decoding.Token
 
-    @overload
-    def seconds(self, constants: dict[str, float], parts: Literal[False] = False) -> np.ndarray: ...
+    def parts(self, constants: Mapping[str, float]) -> dict[str, float]:
+        """{what binds: seconds}. Their sum is what the step takes."""
+        kernels, update = roofline.seconds(self.step, constants), roofline.seconds(self.update, constants)
+        return parts(self.facts, kernels, update, self.token, constants)
 
-    @overload
-    def seconds(self, constants: dict[str, float], parts: Literal[True]) -> tuple[np.ndarray, dict[str, np.ndarray]]: ...
 
-    def seconds(self, constants: dict[str, float], parts: bool = False) -> np.ndarray | tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Seconds of each run; with `parts`, also {what binds: seconds of each run}."""
-        columns = np.array(self._columns, dtype=float).T
-        eager, script, megatron, cache, every, once, alone, after, latency, accumulation, bubble, many, decodes, engine, unpacked, streams, memory = columns
-        long = np.minimum(1.0, streams * constants["streaming"])
-        gpu, mathematics, moved, launching = self._kernels(constants, cache, many, decodes, unpacked, long, memory)
-        dispatch = np.where(decodes > 0, constants["decode_dispatch"], constants["dispatch"])
-        cpu = eager * dispatch + script * constants["script"] + megatron * constants["megatron"]
-        alone = alone / constants["link"] + latency
-        busy = np.maximum(gpu, cpu) + alone
-        every, once, after = every / constants["link"], once / constants["link"], after / constants["link"]
-        exposed = np.maximum(0, once - HIDDEN_UPDATE * busy) + after
-        _, (multiplied, streamed, launched) = self.updates.seconds(constants, parts=True)
-        short = bandwidth_share(constants, constants["bandwidth"], memory)
-        update = multiplied + streamed * short / long + launched
-        total = accumulation * np.maximum(busy, every) * bubble + exposed + update
-        of_tokens, parts_of_tokens = decoding.seconds(np.array(self._tokens, dtype=float).T, constants)
-        total = np.where(engine > 0, of_tokens, total)
-        if not parts:
-            return total
-        waiting = np.maximum(0, every - busy) + alone
-        found = {
-            "mathematics": accumulation * mathematics + multiplied,
-            "bandwidth": accumulation * moved + update - multiplied,
-            "launches": accumulation * (launching + np.maximum(0, cpu - gpu)),
-            "communication": accumulation * (waiting + np.maximum(busy, every) * (bubble - 1)) + exposed,
-        }
-        return total, {name: np.where(engine > 0, parts_of_tokens[name], of_steps) for name, of_steps in found.items()}
+def run_of(what: Traced, workload: Workload, setting: Setting) -> Run:
+    gpu = processor(setting.gpu)
+    kernels: Mapping[Kernel, float] = what.kernels.counts
+    if workload.fused_loss:
+        kernels = with_loss_kernels(what, workload, kernels, LOSS_BYTES, 1)
+    elif setting.eager_loss:
+        kernels = with_loss_kernels(what, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
+    decodes = workload.kind == "decode"
+    engine = decodes and setting.host in decoding.ENGINES
+    kernels = communication.of_rank(kernels, setting, what, workload)
+    narrow = decodes or (workload.kind == "forward" and setting.weight_bytes < 2)
+    dispatched = _dispatched(what) / setting.pipeline
+    facts = Facts(
+        dispatched if setting.host == "eager" else 0.0,
+        dispatched if setting.host == "script" else 0.0,
+        dispatched if setting.host == "megatron" else 0.0,
+        what.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0,
+        *communication.of_step(what, workload, setting),
+        setting.accumulation,
+        communication.bubble(setting),
+        setting.gpus > 1,
+        decodes,
+        engine,
+        _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0,
+        kernel_tables.stream(gpu),
+        gpu.memory_type,
+    )
+    return Run(
+        workload,
+        setting,
+        roofline.rows(kernels, gpu, _peak(setting), setting.weight_bytes if narrow else None, setting.attention),
+        roofline.rows(optimizer_kernels(what, workload, setting), gpu),
+        facts,
+        decoding.token(what, workload, setting) if engine else decoding.Token(),
+    )
 
-    def _kernels(
-        self, constants: dict[str, float], cache: np.ndarray, many: np.ndarray, decodes: np.ndarray, unpacked: np.ndarray,
-        long: np.ndarray, memory: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Seconds on the GPU of each run: all, bound by mathematics, by bandwidth, by launches."""
-        short = bandwidth_share(constants, constants["bandwidth"], memory)
-        bandwidth = np.where(decodes > 0, long / short, 1.0)
-        slower = np.where(many > 0, constants["contention"], 1.0)
-        _, (mathematics, moved, launching) = self.steps.seconds(constants, parts=True)
-        moved = (moved / bandwidth + cache / long) * slower
-        mathematics = (mathematics + unpacked * constants["unpack"]) * slower
-        launching = launching * slower
-        return mathematics + moved + launching, mathematics, moved, launching
 
-    def classes(self, constants: dict[str, float]) -> list[str]:
-        """The class of each run; a step that waits for the CPU, or for many small kernels, is launch-bound."""
-        _, parts = self.seconds(constants, parts=True)
-        launches = parts["launches"] > np.maximum.reduce([parts[name] for name in ("mathematics", "bandwidth", "communication")])
-        return [
-            LAUNCH_BOUND if bound and workload.kind != "decode" else klass_of(workload, setting)
-            for bound, (workload, setting) in zip(launches, self.runs, strict=True)
-        ]
+def parts(
+    facts: Facts,
+    kernels: tuple[Numbers, Numbers, Numbers],
+    update: tuple[Numbers, Numbers, Numbers],
+    token: decoding.Token,
+    constants: Mapping[str, float],
+) -> dict[str, Numbers]:
+    """{what binds: seconds} of a run, or of columns of many. Their sum is what it takes.
+
+    kernels, update: `roofline.seconds` of a micro-batch and of the optimizer's step.
+    """
+    long = minimum(1.0, facts.stream * constants["streaming"])
+    short = bandwidth_share(constants, constants["bandwidth"], facts.memory_type)
+    slower = where(facts.many, constants["contention"], 1.0)
+    mathematics, moved, launching = kernels
+    moved = (moved / where(facts.decodes, long / short, 1.0) + facts.cache / long) * slower
+    mathematics = (mathematics + facts.unpacked * constants["unpack"]) * slower
+    launching = launching * slower
+    gpu = mathematics + moved + launching
+    dispatch = where(facts.decodes, constants["decode_dispatch"], constants["dispatch"])
+    cpu = facts.eager * dispatch + facts.script * constants["script"] + facts.megatron * constants["megatron"]
+    alone = facts.alone / constants["link"] + facts.latency
+    busy = maximum(gpu, cpu) + alone
+    every, once, after = (sent / constants["link"] for sent in (facts.every, facts.once, facts.after))
+    exposed = maximum(0.0, once - HIDDEN_UPDATE * busy) + after
+    multiplied, streamed, launched = update
+    waiting = maximum(0.0, every - busy) + alone
+    times = facts.accumulation
+    of_step = {
+        "mathematics": times * mathematics + multiplied,
+        "bandwidth": times * moved + streamed * short / long + launched,
+        "launches": times * (launching + maximum(0.0, cpu - gpu)),
+        "communication": times * (waiting + maximum(busy, every) * (facts.bubble - 1)) + exposed,
+    }
+    of_token = decoding.seconds(token, constants)
+    return {name: where(facts.engine, of_token[name], of_step[name]) for name in PARTS}
+
+
+def waits(parts: Mapping[str, Numbers]) -> Numbers:
+    """Whether a step waits for the CPU, or for many small kernels, longer than for anything else."""
+    most = maximum(maximum(parts["mathematics"], parts["bandwidth"]), parts["communication"])
+    return parts["launches"] > most
+
+
+def klass(run: Run, waits: bool) -> str:
+    return LAUNCH_BOUND if waits and run.workload.kind != "decode" else klass_of(run.workload, run.setting)
 
 
 def _peak(setting: Setting) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from transformers.initialization import no_init_weights
 from . import adapters, caches, depth, models, tracing
 from .fusion import eager, fused
 from .gpu_operators import GpuOperators
-from .kernels import deep
 from .memory_trace import Trace
 from .recorder import Recorder
 from .tracker import Tracker
@@ -26,6 +24,8 @@ from .workload import Experts, Traced, Workload
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from .kernels import Operator
 
 OLD_ATTENTION = "attention_of_2020"
 FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
@@ -56,37 +56,19 @@ def run(workload: Workload) -> Traced:
     number = layers_of(config)
     few = FEW_LAYERS
     state = caches.state(model_class, config) if workload.kind == "decode" else 0
-    if number > few[1] and _alike(model_class, config.to_json_string(use_diff=False), config):
-        low, high = (_run(workload, model_class, _with_layers(config, count), count) for count in few)
+    if number > few[1] and alike(model_class, config):
+        low, high = (_run(workload, model_class, with_layers(config, count), count) for count in few)
         if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):  # type: ignore[arg-type]
-            return replace(_deep(low, high, few, number), state=state)
+            return replace(depth.deep_step(low, high, few, number), state=state)
     return replace(_run(workload, model_class, config, number), state=state)
-
-
-def _deep(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Traced:
-    result = copy.copy(high)
-    share = (number - few[0]) / (few[1] - few[0])
-    result.kernels = deep(low.kernels, high.kernels, few, number)
-    result.matrices = {
-        shape: round(low.matrices.get(shape, 0) + (count - low.matrices.get(shape, 0)) * share) for shape, count in high.matrices.items()
-    }
-    if low.experts and high.experts:
-        inside = low.experts.parameters + (high.experts.parameters - low.experts.parameters) * share
-        result.experts = replace(high.experts, parameters=round(inside))
-    for name in ("parameters", "trainable", "tensors", "factored", "keys", "window_keys", "weight_bytes"):
-        first, last = getattr(low, name), getattr(high, name)
-        setattr(result, name, round(first + (last - first) * share))
-    result.layers = number
-    if high.memory is not None:
-        result.memory = depth.line_of([low.memory, high.memory], few, number, Trace())  # type: ignore[list-item]
-    return result
 
 
 _ALIKE: dict[tuple[type[PreTrainedModel], str], bool] = {}
 
 
-def _alike(model_class: type[PreTrainedModel], text: str, config: Any) -> bool:
+def alike(model_class: type[PreTrainedModel], config: Any) -> bool:
     """Whether all layers of a model have the same weights and the same kind of attention. Kept by the text of its configuration."""
+    text = config.to_json_string(use_diff=False)
     if (model_class, text) not in _ALIKE:
         with torch.device("meta"), no_init_weights():
             layers = tracing.layers_of(tracing.build_model(model_class, config, torch.bfloat16, "eager"))
@@ -112,11 +94,18 @@ def heads_of(config: Any) -> tuple[int, int, int]:
     return heads, of_keys, 1 if getattr(config, "kv_lora_rank", None) else of_keys
 
 
+def positions(config: Any) -> int | None:
+    """The longest sequence that a configuration allows, in tokens; None where it sets no limit."""
+    names = ("max_position_embeddings", "n_positions")
+    return next((value for name in names if (value := getattr(config, name, None))), None)
+
+
 def layers_of(config: Any) -> int:
     return getattr(config, "num_hidden_layers", None) or config.n_layer
 
 
-def _with_layers(config: Any, number: int) -> Any:
+def with_layers(config: Any, number: int) -> Any:
+    """The configuration of the same model with its first layers alone."""
     config = depth.with_layers(config, number)
     if len(getattr(config, "layer_types", None) or ()) > number:
         config.layer_types = config.layer_types[:number]
@@ -124,16 +113,32 @@ def _with_layers(config: Any, number: int) -> Any:
 
 
 def _run(workload: Workload, model_class: type[PreTrainedModel], config: Any, number: int) -> Traced:
+    return recorded(workload, model_class, config, number).traced
+
+
+@dataclass
+class Recorded:
+    """A step that has run: its operators in order and, of a training step, the storages that came and went."""
+
+    traced: Traced
+    operators: list[Operator] = field(default_factory=list)
+    tracker: Tracker | None = None
+
+
+def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any, number: int) -> Recorded:
+    """Runs a step of a model of `number` layers."""
     attention = _attention(workload, model_class)
     autocast = getattr(torch, workload.autocast) if workload.autocast else None
     result = Traced(layers=number)
+    found = Recorded(result)
     with tracing.fake(), no_init_weights(), GpuOperators("auto"):
         model = tracing.build_model(model_class, config, getattr(torch, workload.weights), attention)
         model.tie_weights()  # what building without initial values leaves out
         if workload.kind == "train":
-            _train(workload, model, autocast, result)
+            _train(workload, model, autocast, found)
         else:
-            _forward(workload, model, autocast, result)
+            _forward(workload, model, autocast, found)
+    result.kernels = (fused if workload.compiled else eager)(found.operators)
     result.parameters = sum(p.numel() for p in model.parameters()) + sum(
         2 * b.numel() for n, b in model.named_buffers() if n.endswith("packed")
     )
@@ -147,7 +152,7 @@ def _run(workload: Workload, model_class: type[PreTrainedModel], config: Any, nu
     result.heads, result.split_heads, result.cache_heads = heads_of(config)
     result.experts = experts_of(config, model)
     result.keys, result.window_keys, result.window = caches.of_tokens(config, number)
-    return result
+    return found
 
 
 def _attention(workload: Workload, model_class: type[PreTrainedModel]) -> str:
@@ -159,9 +164,9 @@ def _attention(workload: Workload, model_class: type[PreTrainedModel]) -> str:
     return tracing.implementation("eager" if workload.attention == "eager" else "auto")
 
 
-def _train(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+def _train(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, found: Recorded) -> None:
     try:
-        _step(workload, model, autocast, result)
+        _step(workload, model, autocast, found)
     except AttributeError as error:
         if "FourBitLinear" in str(error):
             what = "this model's own code reads the weights of a layer, which are packed in 4 bits then"
@@ -169,7 +174,8 @@ def _train(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | N
         raise
 
 
-def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, found: Recorded) -> None:
+    result = found.traced
     model.train()
     if workload.rank:
         # Without autocast peft still keeps the adapters in fp32; frameworks that train in pure bf16 do not.
@@ -199,10 +205,10 @@ def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | No
         optimizer.zero_grad()
         tracker.part()
     result.memory.take(tracker)
-    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+    found.operators, found.tracker = recorder.operators, tracker
 
 
-def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, result: Traced) -> None:
+def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, found: Recorded) -> None:
     model.eval()
     if workload.four_bit:
         adapters.apply(model, workload.rank, workload.targets, four_bit=True)
@@ -213,12 +219,12 @@ def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype |
     recorder = Recorder()
     with torch.no_grad(), recorder, torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
         model(**batch)
-    result.kernels = (fused if workload.compiled else eager)(recorder.operators)
+    found.operators = recorder.operators
     weights = {id(p): p.numel() for p in model.parameters() if p.dim() == 2}
     embedding = model.get_input_embeddings()
     tied = getattr(model.config, "tie_word_embeddings", False)
     unread = embedding.weight.numel() if isinstance(embedding, nn.Embedding) and not tied else 0
-    result.weight_bytes = sum(weights.values()) - unread
+    found.traced.weight_bytes = sum(weights.values()) - unread
 
 
 def inputs(workload: Workload, model: PreTrainedModel) -> dict[str, torch.Tensor]:

@@ -24,7 +24,8 @@ from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import Accelerator, accelerator
 from .optimizers import optimizer
 from .roofline import processor
-from .runs import LAUNCH_BOUND, Runs
+from .runs import LAUNCH_BOUND, run_of, waits
+from .runs import klass as klass_of_run
 from .setting import Setting
 from .strategies import strategy
 from .traces import traced
@@ -156,14 +157,10 @@ def generation_parts(
 
 def prediction(what: Traced, workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Prediction:
     """The `Prediction` of one traced workload on one setting."""
-    runs = Runs()
-    runs.add(what, workload, setting)
-    constants = constants or fitted()["constants"]
-    parts: dict[str, Any]  # seconds: an array of one number, then the number
-    total, parts = runs.seconds(constants, parts=True)
-    seconds = float(total[0])
-    parts = {name: float(values[0]) for name, values in parts.items()}
-    klass = runs.classes(constants)[0]
+    run = run_of(what, workload, setting)
+    parts = run.parts(constants or fitted()["constants"])
+    seconds = sum(parts.values())
+    klass = klass_of_run(run, waits(parts))
     low, high = band(klass)
     flops = sum(
         count * kernel.flops for kernel, count in what.kernels.counts.items() if kernel.phase != "recomputation"

@@ -1,4 +1,4 @@
-"""The trace of a workload, from the user's cache folder or made now.
+"""The trace of a workload: from the model's profile, from the user's cache folder, or made now.
 
 A `Workload` says all that its kernels depend on, so its text is the key of the cache. The key also holds the code of the modules that
 trace: a change of theirs makes a new trace.
@@ -18,7 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import models
+from . import models, profiles
+from .config_file import needs_tracing
 
 if TYPE_CHECKING:
     from .workload import Traced, Workload
@@ -38,10 +39,13 @@ def traced(workload: Workload) -> Traced:
 
 
 def _kept(workload: Workload) -> Traced:
+    if (found := profiles.profiled(workload)) is not None:
+        return found
     path = cache_folder() / f"{_key(workload)}.pickle"
     if path.is_file():
         with contextlib.suppress(Exception), path.open("rb") as file:  # a damaged file is traced again
             return pickle.load(file)
+    needs_tracing()
     from .step_trace import run  # torch, for the model's own code
 
     result = run(workload)

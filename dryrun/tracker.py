@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
+from .memory_trace import CATEGORIES
+
 aten = torch.ops.aten
 ATTENTION_KERNELS = {
     aten._scaled_dot_product_flash_attention,
@@ -54,7 +56,7 @@ class Tracker(TorchDispatchMode):
     - `temporaries`: everything else: intermediate results of the backward pass and of the optimizer
     """
 
-    CATEGORIES: tuple[str, ...] = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
+    CATEGORIES: tuple[str, ...] = CATEGORIES
     TIMELINE_EVERY = 20  # operators
 
     now: Counter[str]
@@ -68,6 +70,8 @@ class Tracker(TorchDispatchMode):
         self.moments: list[tuple[int, int]] = []  # storages made in each of them before its peak, and after it
         self.flops: Counter[str] = Counter()
         self.timeline: list[dict[str, float]] = []
+        self.storages: list[LiveStorage] = []  # all that were seen, the first one with number 1
+        self.log: list[int] = []  # in order: the number of a storage that was made, minus that of one that was freed, 0 at the end of a part
         self._highest, self._born, self._born_before = Peak(0, Counter(), 0), 0, 0
         self._keeps_timeline, self._operators = timeline, 0
         self._claim("parameters", [*model.parameters(), *model.buffers()])
@@ -118,6 +122,7 @@ class Tracker(TorchDispatchMode):
 
     def part(self) -> None:
         """Ends a part of the step: its peak goes to `parts`, and the next part starts from what is alive."""
+        self.log.append(0)
         self.parts.append(self._highest)
         self.ends.append(self.total)
         self.moments.append((self._highest.born - self._born_before, self._born - self._highest.born))
@@ -148,6 +153,8 @@ class Tracker(TorchDispatchMode):
         self._born += 1
         reference = weakref.ref(storage, lambda _: self._free(key))
         self.live[key] = LiveStorage(storage.nbytes(), category, self._born, reference)
+        self.storages.append(self.live[key])
+        self.log.append(self._born)
         self._add(category, storage.nbytes())
 
     def _add(self, category: str, size: int) -> None:
@@ -158,6 +165,7 @@ class Tracker(TorchDispatchMode):
 
     def _free(self, key: int) -> None:
         storage = self.live.pop(key)
+        self.log.append(-storage.born)
         self._add(storage.category, -storage.bytes)
 
     def _claim(self, category: str, tensors: Iterable[Any]) -> None:

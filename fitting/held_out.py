@@ -13,10 +13,10 @@ import numpy as np
 
 from dryrun import timing
 from dryrun.roofline import processor
-from dryrun.runs import Runs
 from dryrun.setting import klass_of
 from dryrun.traces import traced
 
+from .columns import Runs
 from .rows import run_of
 
 FOLDS = 5

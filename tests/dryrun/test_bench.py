@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dryrun import __main__ as command
-from dryrun import bench, bench_report, hardware, own_machine, timing
+from dryrun import bench, bench_report, hardware, own_machine, roofline, timing
 from dryrun.kernels import Kernel
-from dryrun.roofline import Table, processor
+from dryrun.roofline import processor
 from dryrun.setting import Setting
 from dryrun.traces import traced
 from dryrun.workload import Workload
@@ -192,9 +192,7 @@ def test_the_data_sheet_has_peaks_for_products_memory_and_links():
 
 
 def predicted_seconds(kernel, constants):
-    table = Table()
-    table.add({kernel: 1}, processor(GPU))
-    return float(table.seconds(constants)[0])
+    return sum(roofline.seconds(roofline.rows({kernel: 1}, processor(GPU)), constants))
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9])

@@ -1,0 +1,215 @@
+"""A traced step as data: its kernels and memory as exact functions of batch and length. Whoever has it needs no torch.
+
+A step runs the same operators at every size, and each number of an operator, the bytes that it reads, its FLOPs, the sides of its
+matrices, is a polynomial in batch and length. So is each storage. `profile_trace` solves for them from a few traces of a shallow and a
+less shallow model, and checks them at other sizes. One sequence is a case of its own, because some copies are left out for it; so
+are sequences that a sliding window does not reach. What is no such function, or was not traced, has no profile: `traces` traces it.
+
+    data/profiles/llama3-8b.json.bz2
+    {"facts": {...},                      of the model: class, positions
+     "polynomials": [[0, 4096, ...], ...] coefficients of 1, B, T, B T, T^2, B T^2; fractions as "1/2"
+     "steps": {"lora checkpointing": [{"batch": [2, 0], "length": [1, 0], "shallow": [step, step]}, ...]}}   0: no end
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from . import depth
+from .fusion import eager, fused
+from .kernels import Operator
+from .memory_trace import Trace, in_order
+from .workload import Experts, Traced, Workload
+
+FOLDER = Path(__file__).with_name("data") / "profiles"
+SUFFIX = ".json.bz2"
+RANK, TARGETS = 16, "all linear"
+SHORTEST = 32  # tokens: shorter steps are traced
+FROM_FLOPS = -1  # in place of a polynomial: the rows of a product of a mixture are those of its FLOPs, shared among the experts
+# What of a Workload makes other operators, by name. `compiled` and `fused_loss` change kernels alone, after the trace.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "full checkpointing": {"checkpointing": 1},
+    "mixed": {"weights": "float32", "autocast": "bfloat16"},
+    "mixed checkpointing": {"weights": "float32", "autocast": "bfloat16", "checkpointing": 1},
+    "lora": {"rank": RANK, "targets": TARGETS},
+    "lora checkpointing": {"rank": RANK, "targets": TARGETS, "checkpointing": 1},
+    "qlora": {"rank": RANK, "targets": TARGETS, "four_bit": True},
+    "qlora checkpointing": {"rank": RANK, "targets": TARGETS, "four_bit": True, "checkpointing": 1},
+    "forward": {"kind": "forward"},
+    "decode": {"kind": "decode"},
+}
+
+
+def profiled(workload: Workload) -> Traced | None:
+    """The workload's trace from its model's profile; None where there is none for it."""
+    name = variant(workload)
+    if name is None or (found := profile_of(workload.model)) is None:
+        return None
+    for regime in found["steps"].get(name, ()):
+        if _within(workload.batch, regime["batch"]) and (workload.kind == "decode" or _within(workload.length, regime["length"])):
+            return _evaluated(found, regime, workload)
+    return None
+
+
+def facts(model: str) -> dict[str, Any] | None:
+    """Of a model with a profile: {"class": of transformers, "positions": or None, "parameters"}."""
+    found = profile_of(model)
+    return found["facts"] if found else None
+
+
+@lru_cache(maxsize=8)
+def profile_of(model: str) -> dict[str, Any] | None:
+    path = FOLDER / f"{model}{SUFFIX}"
+    if model.startswith("{") or not path.is_file():
+        return None
+    return json.loads(bz2.decompress(path.read_bytes()))
+
+
+def names() -> list[str]:
+    """Models that have a profile."""
+    return sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def variant(workload: Workload) -> str | None:
+    """The name in `VARIANTS` of what this workload runs, or None."""
+    plain = replace(workload, batch=1, length=1, compiled=False, fused_loss=False)
+    return next((name for name, options in VARIANTS.items() if plain == Workload(workload.model, 1, 1, **options)), None)
+
+
+def _within(value: int, ends: list[int]) -> bool:
+    first, last = ends
+    return first <= value and (not last or value <= last)
+
+
+def _evaluated(profile: dict[str, Any], regime: dict[str, Any], workload: Workload) -> Traced:
+    values = numbers(profile["polynomials"], workload.batch, workload.length)
+    state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
+    steps = [_step(one, values, workload.compiled) for one in regime["shallow"]]
+    replays = [Replay(one, values) for one in regime["shallow"] if one["log"]]
+    found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
+    if replays:
+        parts = replays[0].parts if len(replays) == 1 else _deep_parts(replays, [step.layers for step in steps], number)
+        found.memory = Trace(parts=parts, flops=_flops(found))
+        found.memory.peak, found.memory.peak_by_category = max(parts, key=lambda part: part[0])
+    return replace(found, state=state)
+
+
+def _flops(traced: Traced) -> dict[str, float]:
+    of: Counter[str] = Counter()
+    for kernel, count in traced.kernels.counts.items():
+        of[kernel.phase] += round(count * kernel.flops)
+    found = {"forward": of["forward"], "backward": of["backward"] + of["recomputation"], "recomputation": of["recomputation"]}
+    return {name: value for name, value in found.items() if value}
+
+
+def numbers(polynomials: list[list[Any]], batch: int, length: int) -> list[int]:
+    """The value of each polynomial."""
+    powers = basis(batch, length)
+    found = []
+    for coefficients in polynomials:
+        total: Any = 0
+        for coefficient, power in zip(coefficients, powers, strict=False):
+            if coefficient:
+                total += (Fraction(coefficient) if isinstance(coefficient, str) else coefficient) * power
+        found.append(int(total))
+    return found
+
+
+def basis(batch: int, length: int) -> tuple[int, ...]:
+    return 1, batch, length, batch * length, length * length, batch * length * length
+
+
+def _step(one: dict[str, Any], values: list[int], compiled: bool) -> Traced:
+    facts = dict(one["traced"])
+    facts["matrices"] = {tuple(shape): count for shape, count in facts["matrices"]}
+    facts["experts"] = Experts(*facts["experts"]) if facts["experts"] else None
+    operators = _operators(one, values)
+    kernels = (fused if compiled else eager)(operators)
+    if not compiled:  # what only describes a tensor costs the CPU's time alone
+        kernels.dispatched.update({(phase, False): count for phase, count in one["free"]})
+    return Traced(**facts, kernels=kernels)
+
+
+def _operators(one: dict[str, Any], values: list[int]) -> list[Operator]:
+    words, shapes = one["words"], iter(one["shapes"])
+    reads, writes, newest = iter(one["reads"]), iter(one["writes"]), -1
+    found = []
+    for name, phase, kind, dtype, launches, polynomial in zip(*one["columns"], strict=True):
+        flops, sides = values[polynomial], [next(shapes) for _ in range(next(shapes))]
+        shape = [values[side] for side in sides]
+        if sides and sides[0] == FROM_FLOPS:
+            shape[0] = max(1, flops // (2 * shape[1] * shape[2]) // shape[3])
+        touched: list[dict[tuple[int, int], int]] = [{}, {}]
+        for keys, numbers in zip(touched, (reads, writes), strict=True):
+            for _ in range(next(numbers)):
+                storage, version, size = newest - next(numbers), next(numbers), next(numbers)
+                keys[storage, version] = values[size]
+                newest = max(newest, storage)
+        found.append(Operator(words[name], words[phase], words[kind], words[dtype], flops, tuple(shape), launches, *touched))
+    return found
+
+
+class Replay:
+    """What came and went in a step: {category: bytes} at every moment at which a storage was made, part by part."""
+
+    def __init__(self, one: dict[str, Any], values: list[int]) -> None:
+        sizes, words = [values[size] for size in one["storages"]], one["words"]
+        names = [words[word] for word in one["categories"]]
+        now: Counter[str] = Counter()
+        total = born = 0
+        self.moments: list[list[tuple[int, dict[str, float]]]] = [[(0, {})]]  # (bytes, {category: bytes}), at the start of a part first
+        self.made: list[list[tuple[int, int]]] = [[]]  # what was made at each moment but the first: the same in models of every depth
+        for number in one["log"]:
+            if number < 0:
+                self.moments.append([(total, dict(now))])
+                self.made.append([])
+                continue
+            storage = born - number
+            size = -sizes[storage] if number else sizes[storage]
+            now[names[storage]] += size
+            total += size
+            if not number:
+                born += 1
+                self.moments[-1].append((total, dict(now)))
+                self.made[-1].append((one["storages"][storage], one["categories"][storage]))
+        del self.moments[-1], self.made[-1]  # after the last part
+
+    @property
+    def parts(self) -> list[tuple[int, dict[str, float]]]:
+        """(peak, {category: bytes}) of each part."""
+        return [_highest(moments) for moments in self.moments]
+
+
+def _deep_parts(replays: list[Replay], few: list[int], number: int) -> list[tuple[int, dict[str, float]]]:
+    """(peak, {category: bytes}) of each part of a deep model's step, given those of two shallow ones.
+
+    What is alive at a moment is a sum over layers, so it lies on a line as the model grows, counted from the start of a part or from its
+    end. Within a part each layer adds the same, so that the peak comes in the first layer or in the last one.
+    """
+    low, high = replays
+    found = []
+    for part, (first, last) in enumerate(zip(low.moments, high.moments, strict=True)):
+        a_layer = (len(last) - len(first)) // (few[1] - few[0])
+        start = 1 + _alike(low.made[part], high.made[part]) - a_layer // 2
+        end = _alike(low.made[part][::-1], high.made[part][::-1]) - a_layer // 2
+        pairs = [*zip(first[:start], last[:start], strict=False), *zip(first[::-1][:end], last[::-1][:end], strict=False)]
+        found.append(_highest([(depth.line(one[0], other[0], few, number), depth.line(one[1], other[1], few, number)) for one, other in pairs]))
+    return found
+
+
+def _alike(first: list[tuple[int, int]], last: list[tuple[int, int]]) -> int:
+    """How many of the first ones are the same in both."""
+    return next((index for index, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), min(len(first), len(last)))
+
+
+def _highest(moments: list[tuple[int, dict[str, float]]]) -> tuple[int, dict[str, float]]:
+    total, categories = max(moments, key=lambda moment: moment[0])
+    return total, in_order(categories)
