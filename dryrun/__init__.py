@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from .config_file import needs_tracing
 from .job import Cluster, Generation, Job, Model, gpu, model
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
     step; low and high hold nine of ten published measurements of unseen sources. ValueError, in one line, where the model cannot be
     traced or no time is predicted for the GPU. The first trace of a model takes seconds, and is kept in the user's cache folder.
     """
-    needs_tracing()
     if isinstance(job, Generation):
         from .inference import serve
 
@@ -58,7 +56,6 @@ def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
     it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
     """
-    needs_tracing()
     from .planner import of_job
 
     return of_job(job, cluster, only)
@@ -69,7 +66,6 @@ def trace(job: Job) -> Trace:
 
     Of full training alone: adapters are traced by `predict`. What a GPU holds beside tensors is not in it.
     """
-    needs_tracing()
     from .job_trace import trace_of
 
     return trace_of(job)

@@ -35,7 +35,7 @@ WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "
 
 
 def main(arguments: list[str] | None = None) -> int:
-    os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")  # before transformers is imported
     arguments = sys.argv[1:] if arguments is None else arguments
     known = parser(__doc__)
     if arguments[:1] and not arguments[0].startswith("-") and arguments[0] not in {**VERBS, **ELSEWHERE}:
@@ -68,12 +68,10 @@ def train(options: argparse.Namespace) -> str:
     if options.machine and options.objective == "grpo":
         raise ValueError("--machine: its rates are of training steps, and grpo writes answers too: name a GPU by --gpu")
     constants = _of_machine(options) if options.machine else None
-    cluster = _cluster(options)  # before the seconds that a trace takes
-    job = _job(options)
-    needs_tracing()
+    cluster = cluster_of(options)  # before the seconds that a trace takes
+    job = job_of(options)
     from . import answer, as_json, report
 
-    _quiet()
     with _named(job):
         now = answer.of_job(job, cluster, options.strategy, constants)
         found = answer.changes(now)
@@ -88,23 +86,18 @@ def train(options: argparse.Namespace) -> str:
 def _traced(options: argparse.Namespace) -> str:
     if alone := first_given(options, WITH_GPU):
         raise ValueError(f"{alone}: it needs a GPU to answer for: add --gpu, such as --gpu rtx-4090")
-    job = _job(options)
-    needs_tracing()
+    job = job_of(options)
     from . import as_json, report, trace
 
-    _quiet()
     found = trace(job)
     return _json(as_json.traced(found, job)) if options.json else "\n".join(report.traced_step(found, job))
 
 
 def infer(options: argparse.Namespace) -> str:
     """Whether generated text fits, for how many users, how long a context, and how fast it is."""
-    cluster = _cluster(options)
-    asked = Generation(options.model, options.prompt, options.new, options.batch, options.weights)
-    needs_tracing()
+    cluster, asked = cluster_of(options), generation_of(options)
     from . import as_json, inference, report
 
-    _quiet()
     with _named(asked):
         found = inference.serve(asked, cluster)
         return _json(as_json.served(found)) if options.json else "\n".join(report.served(found))
@@ -112,11 +105,9 @@ def infer(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Every strategy on these GPUs, and why each loses."""
-    cluster, job = _cluster(options), _job(options)
-    needs_tracing()
+    cluster, job = cluster_of(options), job_of(options)
     from . import as_json, planner, report
 
-    _quiet()
     with _named(job):
         found = planner.of_job(job, cluster, options.only)
     if options.launch:
@@ -216,12 +207,6 @@ class _named:
             raise ValueError(f"{self.name}: it cannot be traced: {one_line(error)}") from error
 
 
-def _quiet() -> None:
-    from transformers import logging
-
-    logging.set_verbosity_error()
-
-
 def _json(found: Any) -> str:
     return json.dumps(found, indent=1)
 
@@ -238,7 +223,8 @@ def _of_machine(options: argparse.Namespace) -> dict[str, float]:
     return own_machine.own_constants(found, timing.fitted()["constants"])
 
 
-def _cluster(options: argparse.Namespace) -> Cluster:
+def cluster_of(options: argparse.Namespace) -> Cluster:
+    """Where the options run."""
     from . import roofline
 
     given = {name: getattr(options, name) for name in ("gpus_per_node", "link", "network", "adapters") if hasattr(options, name)}
@@ -247,7 +233,8 @@ def _cluster(options: argparse.Namespace) -> Cluster:
     return cluster
 
 
-def _job(options: argparse.Namespace) -> Job:
+def job_of(options: argparse.Namespace) -> Job:
+    """What the options run."""
     method = "qlora" if options.qlora else "lora" if options.lora else "full"
     return Job(
         model=model(options.model),
@@ -265,6 +252,11 @@ def _job(options: argparse.Namespace) -> Job:
         objective=options.objective,
         new=options.new,
     )
+
+
+def generation_of(options: argparse.Namespace) -> Generation:
+    """What the options of `infer` generate."""
+    return Generation(options.model, options.prompt, options.new, options.batch, options.weights)
 
 
 def command() -> None:

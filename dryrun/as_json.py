@@ -58,7 +58,7 @@ def traced(found: Trace, job: Job) -> dict[str, Any]:
     """A training step on one device without a name."""
     return {
         "model": models.title(job.model.text),
-        "class": job.model.model_class.__name__,
+        "class": job.model.class_name,
         "left_out": job.model.left_out,
         "stored_in": job.model.stored_in,
         "parameters": found.parameters,

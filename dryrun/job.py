@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import config_file, hardware, models
+from . import config_file, hardware, models, profiles
 from .formats import WEIGHT_BYTES
 from .optimizers import OPTIMIZERS
 from .workload import Workload
@@ -56,17 +56,38 @@ class Model:
         return self._read[0]
 
     @property
+    def class_name(self) -> str:
+        """The name of that class."""
+        return self._facts["class"]
+
+    @property
     def positions(self) -> int | None:
         """The longest sequence that its configuration allows, in tokens; None where it sets no limit."""
-        names = ("max_position_embeddings", "n_positions")
-        return next((value for name in names if (value := getattr(self.config, name, None))), None)
+        return self._facts["positions"]
+
+    @property
+    def heads(self) -> int:
+        """Its attention heads."""
+        return self._facts["heads"]
 
     @cached_property
     def parameters(self) -> int:
         """How many parameters the traced part has, experts that sleep included."""
+        if known := self._facts["parameters"]:
+            return known
         from .step_trace import parameters
 
         return parameters(self.text)
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        """From its profile, or from its configuration."""
+        if known := profiles.facts(self.text):
+            return known
+        config_file.needs_tracing()
+        from .step_trace import heads_of, positions
+
+        return {"class": self.model_class.__name__, "positions": positions(self.config), "heads": heads_of(self.config)[0], "parameters": 0}
 
     @property
     def left_out(self) -> str:
@@ -212,9 +233,9 @@ class Generation:
     def check(self, cluster: Cluster) -> None:
         """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
         _positions(self.model, self.prompt + self.new, "prompt + new")
-        if not self.model.model_class.__name__.endswith(GENERATES):
-            raise ValueError(f"{self.model.name}: {self.model.model_class.__name__} generates no text, and that is what is asked here")
-        heads: Any = getattr(self.model.config, "num_attention_heads", None) or getattr(self.model.config, "n_head", 1)
+        if not self.model.class_name.endswith(GENERATES):
+            raise ValueError(f"{self.model.name}: {self.model.class_name} generates no text, and that is what is asked here")
+        heads = self.model.heads
         if heads % cluster.gpus:
             near = max(size for size in range(1, cluster.gpus) if heads % size == 0)
             raise ValueError(f"gpus={cluster.gpus}: the {heads} attention heads do not divide among them: take {near}")

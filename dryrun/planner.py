@@ -18,7 +18,7 @@ from . import answer, device_memory, models, timing
 from .answer import usable
 from .communication import STAGED
 from .hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second
-from .job import Cluster, Job
+from .job import Cluster, Job, Model
 from .plan_rows import Row, rows
 from .ranking import judged, ranked
 from .roofline import processor
@@ -158,9 +158,7 @@ def _options(
         raise ValueError(f"precision={precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
     host = host_memory * 1e9 if host_memory else None
     with _tracing(full):
-        from .step_trace import config_of  # the model's own code
-
-        name = config_of(full.model, full.length)[0].__name__
+        name = Model(full.model[:40], full.model).class_name
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
         raise ValueError(f"model {full.model[:40]!r}: {name} is no language model: plan() takes those")
     with _tracing(full):

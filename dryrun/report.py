@@ -102,7 +102,7 @@ def said_of_model(model: str) -> Iterator[str]:
 def traced_step(found: Trace, job: Job) -> Iterator[str]:
     """Memory and FLOPs of a training step of one device, line by line. No GPU is named, so there are no seconds."""
     checkpointing = "with" if job.checkpointing else "without"
-    yield f"{job.model.model_class.__name__}, {found.parameters / 1e9:,.3g} billion parameters"
+    yield f"{job.model.class_name}, {found.parameters / 1e9:,.3g} billion parameters"
     yield f"{job.batch} x {job.length:,} tokens, {job.precision}, {job.optimizer}, {checkpointing} checkpointing"
     yield from said_of_model(job.model.text)
     yield ""

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 from evidence.notebooks import project
 from evidence.records import RESULTS
-from evidence.site import light, notebook_pages, redirects, search_index, styles
+from evidence.site import light, notebook_pages, planner, redirects, search_index, styles
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.twins import COLORS, Twins
 
@@ -94,6 +94,9 @@ def on_files(files, *, config):
             files.append(File(f"notebooks/{path.name}", str(root), config.site_dir, config.use_directory_urls))
     for path in sorted(root.glob("results/*/*.json")):
         files.append(File(path.relative_to(root).as_posix(), str(root), config.site_dir, config.use_directory_urls))
+    if files.get_file_from_path("your-model.md"):
+        for name, content in planner.files():
+            files.append(File.generated(config, name, content=content))
     return files
 
 

@@ -1,0 +1,41 @@
+// Python in the browser, and dryrun in it: answers what planner.js asks. A model's profile is fetched when it is asked about.
+const at = new URL("../planner/", import.meta.url)
+const get = async name => {
+  const response = await fetch(new URL(name, at))
+  if (!response.ok) throw new Error(`${name}: ${response.status}`)
+  return response
+}
+const start = async () => {
+  const { loadPyodide } = await import(new URL("python/pyodide.mjs", at).href)
+  const [python, library] = await Promise.all([
+    loadPyodide({ indexURL: new URL("python/", at).href }),
+    get("dryrun.zip").then(response => response.arrayBuffer())
+  ])
+  python.unpackArchive(library, "zip")
+  python.FS.mkdirTree("dryrun/data/profiles")
+  const answer = python.runPython("import json\nfrom dryrun import web\nlambda kind, asked: json.dumps(getattr(web, kind)(json.loads(asked)))")
+  return { python, answer }
+}
+const ready = start()
+const profiles = new Map()
+const profile = async ({ python, answer }, asked) => {
+  const model = JSON.parse(answer("named", JSON.stringify(asked)))
+  const file = `${model}.json.bz2`
+  if (!model) return
+  if (!profiles.has(model)) profiles.set(model, get(`profiles/${file}`).then(response => response.arrayBuffer()).then(
+    bytes => python.FS.writeFile(`dryrun/data/profiles/${file}`, new Uint8Array(bytes)), () => profiles.delete(model)))
+  await profiles.get(model)
+}
+
+let newest = 0
+addEventListener("message", async ({ data: { id, kind, asked } }) => {
+  newest = Math.max(newest, id)
+  try {
+    const { python, answer } = await ready
+    await profile({ python, answer }, asked[1])
+    if (id < newest) return // something else was asked meanwhile
+    postMessage({ id, kind, asked, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
+  } catch (error) {
+    postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}. The command below answers the same.` } })
+  }
+})

@@ -1,0 +1,46 @@
+"""What the page your-model fetches: Python for the browser, `dryrun` without its profiles, the profiles, and what it can be asked."""
+
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import dryrun
+from dryrun import hardware, profiles, web
+from dryrun.formats import WEIGHT_BYTES
+from dryrun.inference import UNPREDICTED
+
+PYTHON = Path(sys.prefix) / "pyodide" / "node_modules" / "pyodide"  # `make site` puts it there
+NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+SAME_DATE = (2020, 1, 1, 0, 0, 0)  # so that a build can be repeated
+
+
+def files():
+    """(address, bytes) of each."""
+    yield "planner/choices.json", json.dumps(choices(), separators=(",", ":")).encode()
+    yield "planner/dryrun.zip", library()
+    for name in profiles.names():
+        file = name + profiles.SUFFIX
+        yield f"planner/profiles/{file}", (profiles.FOLDER / file).read_bytes()
+    for name in NEEDED:
+        if not (PYTHON / name).is_file():
+            raise FileNotFoundError(f"{PYTHON / name}: Python for the browser is not installed. Fix: make install")
+        yield f"planner/python/{name}", (PYTHON / name).read_bytes()
+
+
+def choices():
+    return web.choices() | {
+        "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
+        "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
+    }
+
+
+def library():
+    """The package as a zip file."""
+    folder, packed = Path(dryrun.__file__).parent, io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".json") and path.is_file():
+                opened.writestr(zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), SAME_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()

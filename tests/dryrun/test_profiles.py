@@ -1,0 +1,130 @@
+"""A profile is the trace: to the byte and the FLOP, at sizes that it was not made from."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dryrun import hardware, profile_trace, profiles, step_trace, web
+from dryrun.profiles import VARIANTS
+from dryrun.workload import Workload
+
+ROOT = Path(__file__).parents[2]
+SMALL = "llama3.2-1b"
+SIZES = [(1, 777), (1, 8192), (2, 64), (4, 2048)]  # between and beyond those of profile_trace
+NAMES = profiles.names()
+OF_NAMES = [(name, list(VARIANTS)[index % len(VARIANTS)], SIZES[index % len(SIZES)]) for index, name in enumerate(NAMES)]
+
+
+def same(profiled, traced):
+    assert profiled.kernels.counts == traced.kernels.counts
+    assert list(profiled.kernels.counts) == list(traced.kernels.counts)  # sums of floats depend on the order
+    assert profiled.kernels.dispatched == traced.kernels.dispatched
+    if traced.memory:
+        assert profiled.memory.parts == traced.memory.parts
+        assert (profiled.memory.peak, profiled.memory.flops) == (traced.memory.peak, traced.memory.flops)
+    left_out = {"kernels", "memory"}
+    assert {name: value for name, value in vars(profiled).items() if name not in left_out} == {
+        name: value for name, value in vars(traced).items() if name not in left_out
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_profile_says_what_a_fresh_trace_says(variant, compiled, size):
+    batch, length = size
+    workload = Workload(SMALL, batch, 1 if variant == "decode" else length, compiled=compiled, **VARIANTS[variant])
+    same(profiles.profiled(workload), step_trace.run(workload))
+
+
+@pytest.mark.parametrize("name, variant, size", OF_NAMES, ids=[f"{name}-{variant}" for name, variant, _ in OF_NAMES])
+def test_every_model_s_profile_says_so_too(name, variant, size):
+    batch, length = size
+    positions = profiles.facts(name)["positions"] or length
+    workload = Workload(name, batch, 1 if variant == "decode" else min(length, positions), **VARIANTS[variant])
+    found = profiles.profiled(workload)
+    if found is None:
+        assert variant not in profiles.profile_of(name)["steps"]
+        return
+    same(found, step_trace.run(workload))
+
+
+def test_what_a_profile_does_not_have_is_traced():
+    assert profiles.profiled(Workload(SMALL, 1, 512, rank=8, targets="all linear")) is None
+    assert profiles.profiled(Workload(SMALL, 1, 8)) is None
+    assert profiles.profiled(Workload(SMALL, 1, 512, attention="eager")) is None
+    assert profiles.profiled(Workload('{"hidden": 64}', 1, 512)) is None
+
+
+def test_numbers_that_are_no_polynomials_make_no_profile(monkeypatch):
+    taken = profile_trace._taken_apart
+
+    def padded(found):
+        """As a kernel that pads its rows to 64 would be."""
+        shape, numbers = taken(found)
+        return shape, [-(-number // 64) * 64 for number in numbers]
+
+    monkeypatch.setattr(profile_trace, "_taken_apart", padded)
+    monkeypatch.setattr(profile_trace, "VARIANTS", {"forward": VARIANTS["forward"]})
+    _, missing = profile_trace.make("gpt2")
+    assert len(missing) == 1 and "no polynomial of batch and length" in missing[0]
+
+
+BARE = "import sys\nfor name in ('torch', 'transformers', 'numpy'): sys.modules[name] = None\n"
+
+
+def without_torch(program):
+    done = subprocess.run([sys.executable, "-c", BARE + program], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+ASKED = [
+    ["train", SMALL, "--gpu", "rtx-4090", "--lora", "--checkpointing", "--rows", "1000", "--price", "2"],
+    ["plan", SMALL, "--gpu", "l40s", "--gpus", "4", "--checkpointing"],
+    ["infer", SMALL, "--gpu", "t4", "--weights", "int4-128", "--batch", "4"],
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=[asked[0] for asked in ASKED])
+def test_the_page_answers_without_torch_what_the_command_answers(asked):
+    page = json.loads(without_torch(f"import json\nfrom dryrun import web\nprint(json.dumps(web.ask({asked!r})))"))
+    done = subprocess.run([sys.executable, "-m", "dryrun", *asked, "--json"], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert page == json.loads(done.stdout)
+
+
+def test_a_row_of_the_table_says_what_the_whole_answer_says():
+    asked = ASKED[0][:6]
+    row, whole = web.row(asked), web.ask(asked)
+    assert {name: row[name] for name in ("verdict", "expected_gib", "tokens_per_second")} == {name: whole[name] for name in ("verdict", "expected_gib", "tokens_per_second")}
+    asked = ["infer", SMALL, "--gpu", "t4"]
+    assert web.row(asked)["tokens_per_second"] == pytest.approx(web.ask(asked)["speed"]["tokens_per_second"])
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        (["train", "llama3-9b", "--gpu", "t4"], "did you mean llama3-8b"),
+        (["train", SMALL, "--gpu", "h300"], "did you mean"),
+        (["train", SMALL, "--gpu", "t4", "--length", "x"], "give a whole number"),
+        (["train", SMALL, "--gpu", "mi300x"], "only NVIDIA's have been judged"),
+        (["train", SMALL, "--gpu", "t4", "--length", "9999999"], "positions"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(asked, said):
+    for found in (web.ask(asked), web.row(asked)):
+        assert said in found["error"] and "\n" not in found["error"]
+
+
+def test_a_model_without_a_profile_is_refused_by_name_where_there_is_no_torch():
+    said = without_torch("from dryrun import web\nprint(web.ask(['train', 'vit-base', '--gpu', 't4'])['error'])")
+    assert said.startswith("vit-base: no profile has this question")
+
+
+def test_a_page_offers_models_with_a_profile_and_gpus_with_predicted_times():
+    found = web.choices()
+    assert {one["name"] for one in found["models"]} == set(NAMES)
+    assert all(hardware.accelerator(one["name"]).bytes for one in found["gpus"]) and len(found["gpus"]) > 80

@@ -1,0 +1,105 @@
+"""The page your-model in a browser: it asks dryrun itself, and its address is the question."""
+
+import re
+import shlex
+
+import pytest
+from built import console, host, tab
+
+from dryrun import web
+
+SECONDS = 120  # Python for the browser starts in a few, on a machine with nothing else to do
+
+
+@pytest.fixture
+def ask():
+    """Opens the page with a question in its address, and waits for the answer."""
+
+    with tab() as page:
+
+        def asked(question):
+            page.goto(f"{host().address}your-model/{question}")
+            page.locator(".planner-verdict").wait_for(timeout=1000 * SECONDS)
+            return page
+
+        yield asked
+
+
+def command(page):
+    """The arguments of the command that the page says to type."""
+    return shlex.split(page.locator("#planner-answer pre").inner_text().splitlines()[0])[1:]
+
+
+def numbers(text):
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
+
+
+def test_the_page_answers_what_the_command_below_the_answer_answers(ask):
+    page = ask("?task=qlora&model=qwen3-8b&gpu=rtx-3090&length=4096&rows=1000&price=2")
+    asked = command(page)
+    assert asked == ["train", "qwen3-8b", "--gpu", "rtx-3090", "--qlora", "--length", "4096", "--checkpointing", "--rows", "1000", "--price", "2"]
+    found = web.ask(asked)
+    expected, high, size, _ = numbers(page.locator(".planner-verdict").inner_text())
+    assert (expected, high, size) == pytest.approx((found["expected_gib"], found["high_gib"], found["gpu_gib"]), rel=0.01)
+    speed, low, high = numbers(page.locator(".planner-facts dd").first.inner_text())
+    assert speed == pytest.approx(found["tokens_per_second"], rel=0.01)
+    assert low < speed < high
+    cost = page.locator("dt:has-text('Cost') + dd b").inner_text()
+    assert numbers(cost) == pytest.approx([found["cost"]], rel=0.01)
+
+
+def test_a_change_is_one_click_away_and_the_address_says_it(ask):
+    page = ask("?task=lora&model=llama3-8b&gpu=rtx-4090&checkpointing=0")
+    assert "It does not fit" in page.locator(".planner-verdict").inner_text()
+    page.locator("tr:has-text('activation checkpointing') button").click()
+    page.locator(".planner-verdict.fits, .planner-verdict.maybe").wait_for(timeout=1000 * SECONDS)
+    assert "--checkpointing" in command(page)
+    assert "checkpointing=0" not in page.url and "model=llama3-8b" in page.url
+
+
+def test_several_gpus_have_their_strategies_and_a_row_of_the_table_can_be_taken(ask):
+    page = ask("?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8")
+    page.locator("h3:has-text('Which strategy')").wait_for(timeout=1000 * SECONDS)
+    _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre").inner_text().splitlines())
+    assert page.locator("h3:has-text('Which strategy') + .scroll tbody b").all_inner_texts() == [option["strategy"] for option in web.ask(plan)[:10]]
+    page.locator("button:has-text('on every GPU')").click()
+    row = page.locator("#planner-table tr:has-text('B200 180GB') button")
+    row.wait_for(timeout=1000 * SECONDS)
+    row.click()
+    page.locator("#planner-answer pre:has-text('b200-hgx')").wait_for(timeout=1000 * SECONDS)
+    assert "gpu=b200-hgx" in page.url
+
+
+def test_generated_text_has_users_and_a_first_token(ask):
+    page = ask("?task=infer&model=llama3-8b&gpu=l4&weights=int4-128&users=4")
+    found = web.ask(command(page))
+    assert found["users"] == numbers(page.locator("dt:has-text('Users at once') + dd").inner_text())[0]
+    assert page.locator("dt:has-text('First token') + dd").is_visible()
+    assert page.locator("input[name=length]").is_hidden()
+
+
+@pytest.mark.parametrize(
+    "question, said",
+    [("?model=llama3-9b", "did you mean llama3-8b"), ("?model=llama3-8b&gpu=h300", "did you mean"), ("?model=vit-base", "no profile has this question"), ("?length=-4&model=llama3-8b", "whole number")],
+)
+def test_nonsense_is_answered_in_a_line_that_says_what_is_right(ask, question, said):
+    page = ask(question)
+    assert said in page.locator(".planner-verdict").inner_text()
+    assert page.locator("#planner-answer pre").inner_text().startswith("dryrun train")
+
+
+def test_the_page_asks_no_other_host_and_says_nothing_in_the_console():
+    with tab() as page, console(page) as said:
+        hosts = set()
+        page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+        page.goto(f"{host().address}your-model/")
+        page.locator(".planner-verdict").wait_for(timeout=1000 * SECONDS)
+        assert len(hosts) == 1
+    assert not said
+
+
+def test_without_scripts_the_page_leads_to_the_command():
+    with tab(scripts=False) as page:
+        page.goto(f"{host().address}your-model/")
+        assert page.locator("noscript a, a:has-text('dryrun')").first.is_visible()
+        assert page.locator("#planner").is_hidden()
