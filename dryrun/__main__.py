@@ -201,7 +201,7 @@ class _named:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ValueError):
+        if isinstance(error, Exception) and not isinstance(error, (ValueError, ModuleNotFoundError)):
             from .config_file import one_line
 
             raise ValueError(f"{self.name}: it cannot be traced: {one_line(error)}") from error

@@ -114,6 +114,8 @@ def served(found: Served) -> dict[str, Any]:
         "weights": asked.weights,
         "weights_gib": found.weights / GiB,
         "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
+        "expected_gib": found.expected / GiB,
+        "high_gib": found.high / GiB,
         "gpu_gib": found.cluster.memory / GiB,
         "verdict": found.verdict,
         "fits": found.fits,

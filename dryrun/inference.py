@@ -58,6 +58,16 @@ class Served:
         return self.weights + self.generation.batch * self.cache(self.tokens)
 
     @property
+    def expected(self) -> float:
+        """Bytes on each GPU, with what a server keeps at least beside weights and cache."""
+        return self.needed + LEAST
+
+    @property
+    def high(self) -> float:
+        """And with what it keeps at most."""
+        return self.needed + RESERVE
+
+    @property
     def verdict(self) -> str:
         room = self.cluster.memory - self.needed
         return FITS if room >= RESERVE else MAY_FIT if room >= LEAST else NO

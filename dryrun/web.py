@@ -84,8 +84,8 @@ def _served(found: inference.Served) -> dict[str, Any]:
     return {
         "fits": found.fits,
         "verdict": found.verdict,
-        "expected_gib": (found.needed + inference.LEAST) / GiB,
-        "high_gib": (found.needed + inference.RESERVE) / GiB,
+        "expected_gib": found.expected / GiB,
+        "high_gib": found.high / GiB,
         "gpu_gib": found.cluster.memory / GiB,
         "tokens_per_second": each and found.generation.batch / each.seconds,
         "low": each and found.generation.batch / each.high,

@@ -109,19 +109,20 @@
     const by = { fits: `${number(spare)} GiB are left`, maybe: `in the worst case ${number(spare)} GiB are missing`, no: `${number(spare)} GiB are missing` }[state(found)]
     return [make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB; ${by}.`], { className: `planner-verdict ${state(found)}` })]
   }
-  const bar = (parts, size, high) => {
-    const scale = 100 / Math.max(size, high) * .98
-    const row = make("div", Object.entries(parts).filter(([, gib]) => gib > .005).map(([name, gib], index) => {
-      const part = make("span", "", { className: `part-${index % 6}`, title: `${name}: ${number(gib)} GiB` })
+  // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
+  const bar = (tensors, beside, most, size, high) => {
+    const parts = [...Object.entries(tensors).map(([name, gib], index) => [name, gib, `part-${index % 8}`]), ["beside these", beside, "part-beside"],
+      ["in the worst case", most, "part-most"]].filter(([, gib]) => gib > .005)
+    const scale = 98 / Math.max(size, high)
+    const row = make("div", parts.map(([name, gib, className]) => {
+      const part = make("span", "", { className, title: `${name}: ${number(gib)} GiB` })
       part.style.width = `${gib * scale}%`
       return part
     }), { className: "planner-bar" })
     const line = make("i", "", { title: `the GPU: ${number(size)} GiB` })
     line.style.left = `${size * scale}%`
     row.append(line)
-    const names = make("ul", Object.entries(parts).filter(([, gib]) => gib > .005).map(([name, gib], index) =>
-      make("li", [make("span", "", { className: `part-${index % 6}` }), `${name} ${number(gib)} GiB`])), { className: "planner-legend" })
-    return [row, names]
+    return [row, make("ul", parts.map(([name, gib, className]) => make("li", [make("span", "", { className }), `${name} ${number(gib)} GiB`])), { className: "planner-legend" })]
   }
   const facts = rows => make("dl", rows.filter(Boolean).flatMap(([name, value]) => [make("dt", name), make("dd", value)]), { className: "planner-facts" })
   const band = (value, low, high, unit) => [make("b", number(value)), ` ${unit} (${number(low)} to ${number(high)})`]
@@ -134,7 +135,7 @@
     const batch = found.largest_batch
     return [
       ...verdict(found, found.expected_gib, found.high_gib),
-      ...bar({ ...parts, "beside tensors": beside, "in the worst case": found.high_gib - found.expected_gib }, found.gpu_gib, found.high_gib),
+      ...bar(parts, beside, found.high_gib - found.expected_gib, found.gpu_gib, found.high_gib),
       facts([
         ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? ": it waits for the CPU, and can take twice as long" : ""}`],
@@ -153,11 +154,10 @@
     return [`${number(mine / expected)} times what is expected, ${number(100 * mfu * mine / expected, 2)} % of the peak: `, ...[said].flat()]
   }
   const served = found => {
-    const needed = found.weights_gib + found.cache_gib
-    const speed = found.speed
+    const speed = found.speed, beside = found.expected_gib - found.weights_gib - found.cache_gib
     return [
-      ...verdict(found, needed + .7, needed + 2),
-      ...bar({ weights: found.weights_gib, "KV cache": found.cache_gib, "beside them": 2 }, found.gpu_gib, needed + 2),
+      ...verdict(found, found.expected_gib, found.high_gib),
+      ...bar({ weights: found.weights_gib, "KV cache": found.cache_gib }, beside, found.high_gib - found.expected_gib, found.gpu_gib, found.high_gib),
       facts([
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, "tokens/s of all users")],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
@@ -191,15 +191,29 @@
     one.change, `${number(one.tokens_per_second)}, ${number(one.tokens_per_second / now)} times`, `${number(one.expected_gib)} GiB${one.fits ? "" : ", does not surely fit"}`, changed(one.option) ? take("take it", changed(one.option)) : one.option)))] : []
   const strategies = plan => !plan || plan.error ? [] : [make("h3", "Which strategy"), table(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.slice(0, 10).map(one => line(
     make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : number(one.tokens_per_second), one.verdict)))]
+  // The programs of the recipes and servers, with the values of the question; none where the site has no whole program for it.
+  const program = () => {
+    const of = (kind, name) => offered[kind].find(one => one.name === field(name).value)
+    const hub = of("models", "model")?.hub, family = of("gpus", "gpu")?.family, value = name => field(name).value
+    if (!hub) return []
+    if (is.infer()) return value("weights") !== "bf16" ? [] : [`vllm serve ${hub} --max-model-len ${+value("prompt") + +value("new")}${+value("gpus") > 1 ? ` --tensor-parallel-size ${value("gpus")}` : ""}`]
+    if (value("objective") !== "sft" || ["pascal", "volta", "turing"].includes(family)) return [] // the recipes compute in bf16
+    const length = `--length ${value("length")}`, batch = value("batch") * value("accumulation"), epochs = value("epochs") || 1
+    if (!is.full()) return is.many() ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
+    return !is.many() || is.nodes() || value("strategy") !== "fsdp2" ? [] : [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${batch * value("gpus")} --micro-batch ${value("batch")} --epochs ${Math.ceil(epochs)}`]
+  }
   const command = () => {
     const lines = [typed(question([...data()])), ...(is.many() && !is.grpo() ? [typed(["plan", ...step()])] : [])]
-    return make("div", [make("h3", "What to type"), make("pre", make("code", lines.join("\n")))])
+    const found = program()
+    return make("div", [make("h3", "What to type"), make("pre", make("code", lines.join("\n"))),
+      ...(found.length ? [make("p", is.infer() ? "And to run it:" : ["And to train, by the program of ", recipe(), ":"]), make("pre", make("code", found.join("\n")))] : [])])
   }
+  const recipe = () => make("a", "the recipe", { href: new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here).href })
   const next = () => {
     const task = field("task").value
     const keys = is.infer() ? ["infer"] : [field("objective").value === "sft" ? "" : "dpo", is.many() ? "many" : "", task].filter(Boolean)
     const root = new URL("../", here)
-    return make("p", ["The programs: ", ...keys.flatMap((key, index) => [index ? ", " : "", make("a", GUIDES[key][0], { href: new URL(GUIDES[key][1], root).href })]), "."])
+    return make("p", ["More: ", ...keys.flatMap((key, index) => [index ? ", " : "", make("a", GUIDES[key][0], { href: new URL(GUIDES[key][1], root).href })]), "."])
   }
 
   // The same question for every GPU, or for every model.

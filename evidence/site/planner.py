@@ -2,12 +2,13 @@
 
 import io
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
 
 import dryrun
-from dryrun import hardware, profiles, web
+from dryrun import hardware, models, profiles, web
 from dryrun.formats import WEIGHT_BYTES
 from dryrun.inference import UNPREDICTED
 
@@ -30,7 +31,11 @@ def files():
 
 
 def choices():
-    return web.choices() | {
+    """Lists of models and GPUs, formats of weights, and networks. hub: the model on the Hub, where its configuration is from there."""
+    found = web.choices()
+    for one in found["models"]:
+        one["hub"] = (re.match(r"https://huggingface.co/([^/]+/[^/]+)/", models.addresses()[one["name"]]) or ("", ""))[1]
+    return found | {
         "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
         "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
     }

@@ -11,15 +11,18 @@ from urllib.parse import urldefrag, urljoin
 from bs4 import BeautifulSoup
 from markdownify import MarkdownConverter
 
+import dryrun
+
 from .context import NOT_APPLICABLE
 
-UNSEEN = "[hidden], .headerlink, .contents, .note:not(details), .legend, .md-button, script, style"
+UNSEEN = "[hidden], .needs-js, .headerlink, .contents, .note:not(details), .legend, .md-button, script, style"
 COLORS = re.compile(r'<span class="\w{1,3}">([^<]*)</span>')  # as Pygments marks a token
 POPOVER = re.compile(r'<div id="[^"]*" class="claim-source" popover.*?</div>', re.S)
 DRAWING = re.compile(
     r'<svg[^>]*aria-label="([^"]*)"[^>]*>.*?</svg>(?:\s*<svg.*?</svg>)?', re.S
 )  # for a desktop, and a phone
 
+SKILL = Path(dryrun.__file__).with_name("SKILL.md")  # for programs that ask
 
 class Twins:
     """Collects the pages of a build. address: the site's, with a slash at its end."""
@@ -38,7 +41,11 @@ class Twins:
             texts[source] = markdown(html, urljoin(self.address, url), self.address, twins)
             _write(Path(site, twin(source)), texts[source])
         lists = [f"## {title}\n\n" + "\n".join(map(self._entry, sources)) for title, sources in sections(nav)]
-        head = f"# {name}\n\n> {description}\n\nEvery page is there as Markdown too: the same address, ending in .md."
+        head = (
+            f"# {name}\n\n> {description}\n\nEvery page is there as Markdown too: the same address, ending in .md.\n\n"
+            f"Figures for a model and GPUs of one's own: ask, and do not estimate. [When and how]({self.address}SKILL.md)."
+        )
+        _write(Path(site, "SKILL.md"), SKILL.read_text(encoding="utf-8"))
         _write(Path(site, "llms.txt"), "\n\n".join([head, *lists]) + "\n")
         whole = [f"Source: {self.address}{twin(source)}\n\n{text.strip()}" for source, text in texts.items()]
         _write(Path(site, "llms-full.txt"), "\n\n---\n\n".join([head, *whole]) + "\n")

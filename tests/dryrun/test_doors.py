@@ -83,6 +83,11 @@ def said(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
+def but_last_digits(answer):
+    """A profile adds kernels up from two shallow models, and the trace of a file may have run every layer."""
+    return json.loads(json.dumps(answer), parse_float=lambda number: f"{float(number):.9g}")
+
+
 @pytest.mark.parametrize("asked", TRAINED)
 def test_a_training_step_is_answered_alike(capsys, file, asked):
     options, job, cluster = TRAINED[asked]
@@ -96,7 +101,7 @@ def test_a_training_step_is_answered_alike(capsys, file, asked):
     assert (named["expected_gib"], named["high_gib"]) == (answer.needed.expected / 2**30, answer.needed.high / 2**30)
     assert (named["verdict"], named["fits"]) == (answer.verdict, answer.fits)
     del named["model"], by_file["model"], named["left_out"], by_file["left_out"]  # a file of the text part alone leaves nothing out
-    assert named == by_file
+    assert but_last_digits(named) == but_last_digits(by_file)
 
 
 @pytest.mark.parametrize("asked", GENERATED)
@@ -195,7 +200,7 @@ def test_a_question_that_makes_no_sense_is_one_line_with_the_nearest_that_does(m
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_names_and_data_sheets_need_no_torch_and_the_rest_says_what_to_install():
+def test_names_and_profiles_need_no_torch_and_the_rest_says_what_to_install():
     program = """
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = None  # as if they were not installed
@@ -205,9 +210,10 @@ import dryrun.config_file
 dryrun.config_file.find_spec = importlib.util.find_spec
 from dryrun.__main__ import main
 assert main(["gpus", "h100"]) == main(["models", "qwen"]) == 0
-assert "numpy" not in sys.modules
 print(dryrun.Job("qwen3-8b").model.name, dryrun.gpu("h100").key)
-sys.exit(main(["train", "qwen3-8b", "--gpu", "l4"]))
+assert main(["train", "qwen3-8b", "--gpu", "l4", "--qlora"]) == 0  # it has a profile
+assert "numpy" not in sys.modules
+sys.exit(main(["train", "qwen3-8b", "--gpu", "l4", "--qlora", "8"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and "qwen3-8b h100-sxm5" in done.stdout

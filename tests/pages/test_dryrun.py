@@ -1,5 +1,6 @@
 """docs/dryrun.md, sentence by sentence: what it shows is what the commands print."""
 
+import json
 import re
 import subprocess
 import sys
@@ -52,6 +53,23 @@ def test_the_install_line_has_the_address_and_the_version_of_the_project():
     line, own = (FOLDER / "install.sh").read_text(), project()
     assert f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun" in line
     assert (ROOT / "dryrun" / "README.md").read_text().count(line.strip()) == 1
+
+
+SKILL = (ROOT / "dryrun" / "SKILL.md").read_text()
+
+
+@pytest.mark.parametrize("command", re.findall(r"^(dryrun .+?) +#", SKILL, re.M))
+def test_what_programs_are_told_to_ask_is_answered_in_json(command):
+    assert json.loads(printed(command))
+
+
+def test_programs_are_told_the_address_the_version_and_names_that_are_in_the_answers():
+    own = project()
+    assert f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun" in SKILL
+    told = set(re.findall(r"`(\w+)`", SKILL.partition("## Read the answer")[2])) - {"task"}
+    step = json.loads(printed("dryrun train llama3.2-1b --gpu t4 --lora --rows 10 --price 1 --json"))
+    of_change = {name for change in step["changes"] for name in change}
+    assert told <= set(step) | of_change, told - set(step)
 
 
 def test_the_package_is_of_the_same_version_and_address_as_the_project():

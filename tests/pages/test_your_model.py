@@ -2,11 +2,14 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from built import console, host, tab
 
 from dryrun import web
+
+SNIPPETS = Path(__file__).parents[2] / "snippets"
 
 SECONDS = 120  # Python for the browser starts in a few, on a machine with nothing else to do
 
@@ -76,6 +79,24 @@ def test_generated_text_has_users_and_a_first_token(ask):
     assert found["users"] == numbers(page.locator("dt:has-text('Users at once') + dd").inner_text())[0]
     assert page.locator("dt:has-text('First token') + dd").is_visible()
     assert page.locator("input[name=length]").is_hidden()
+
+
+@pytest.mark.parametrize(
+    "question, file, values",
+    [
+        ("?task=qlora&model=qwen3-8b&length=1024&accumulation=8", "recipes/finetune_8b.py", {"--model": "Qwen/Qwen3-8B", "--bits": "4", "--length": "1024", "--batch": "8"}),
+        ("?task=lora&model=qwen3-8b&gpu=h200&epochs=2", "recipes/finetune_8b.py", {"--bits": "16", "--epochs": "2"}),
+        ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2", "recipes/finetune_14b.py", {"--nproc-per-node": "8", "--batch": "16", "--micro-batch": "2"}),
+    ],
+)
+def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, question, file, values):
+    page = ask(question)
+    words = shlex.split(page.locator("#planner-answer pre").nth(1).inner_text())
+    given = dict(zip(words, words[1:]))
+    assert {name: given[name] for name in values} == values
+    program = (SNIPPETS / file).read_text()
+    assert file.rpartition("/")[2] in words
+    assert all(f'"{word}"' in program for word in words[words.index(file.rpartition("/")[2]) :] if word.startswith("--"))
 
 
 @pytest.mark.parametrize(
