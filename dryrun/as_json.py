@@ -27,6 +27,7 @@ def step(now: Answer, found: list[tuple[str, str, Answer]]) -> dict[str, Any]:
         "stored_in": models.stored_in(now.workload.model),
         "parameters": now.traced.parameters,
         "trained": now.traced.trainable,
+        "mixture": now.traced.experts is not None,
         "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},
         "expected_gib": now.needed.expected / GiB,
         "high_gib": now.needed.high / GiB,
@@ -121,5 +122,6 @@ def served(found: Served) -> dict[str, Any]:
         "fits": found.fits,
         "users": found.users,
         "longest": found.longest,
+        "server": found.server(),
         "speed": speeds,
     }

@@ -167,7 +167,8 @@ def _options(
     for found in rows(full, here, what, precision, rank):
         if only not in (None, found.name) or method not in ("full", _method(found.workload)):
             continue
-        with contextlib.suppress(ValueError):  # adapters name layers that this model does not have: no row
+        # Adapters name layers that this model does not have, or nothing can trace the step here: no row.
+        with contextlib.suppress(ValueError, ModuleNotFoundError):
             families.setdefault(found.family, []).append(_option(found, host))
     families = {name: members for name, members in families.items() if members}
     if not families:

@@ -1,6 +1,7 @@
 """Makes profiles: traces a model at a few sizes, and solves for the polynomials of its steps (see `profiles`).
 
-    python -m dryrun.profile_trace llama3-8b qwen3-8b     without a name: every model of `dryrun models`
+    python -m dryrun.profile_trace llama3-8b qwen3-8b   without a name: every model of `dryrun models`
+    python -m dryrun.profile_trace --missing            adds to all profiles the steps that they lack
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import bz2
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
 from . import caches, models, step_trace
 from .config_file import one_line
-from .profiles import FOLDER, FROM_FLOPS, SHORTEST, SUFFIX, VARIANTS, basis
+from .profiles import FOLDER, FROM_FLOPS, SHORTEST, SUFFIX, VARIANTS, basis, names, profile_of
 from .workload import Traced, Workload
 
 # (batch, length) that are solved for, and more that must come out right. Uneven lengths, so that a rounding shows.
@@ -35,8 +36,8 @@ class NotExact(ValueError):
     """A number of a step is no polynomial of batch and length, or its operators differ."""
 
 
-def make(model: str) -> tuple[dict[str, Any], list[str]]:
-    """(the profile of a model, which variants have none and why)."""
+def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[str]]:
+    """(the profile of a model, which variants have none and why). known: a profile of it, whose steps stay as they are."""
     model_class, config = step_trace.config_of(model)
     if hasattr(config, "image_size"):
         raise NotExact("its inputs are images of one size")
@@ -52,10 +53,12 @@ def make(model: str) -> tuple[dict[str, Any], list[str]]:
         "state": caches.state(model_class, config),
         "made_with": {package: metadata.version(package) for package in ("torch", "transformers")},
     }
-    table = Polynomials()
-    steps: dict[str, list[dict[str, Any]]] = {}
+    table = Polynomials(known["polynomials"] if known else ())
+    steps: dict[str, list[dict[str, Any]]] = dict(known["steps"]) if known else {}
     missing = []
     for name, options in VARIANTS.items():
+        if name in steps:
+            continue
         if options.get("kind") == "decode" and not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
             continue
         try:
@@ -136,9 +139,9 @@ def _inverse(matrix: list[list[int]]) -> list[list[Fraction]]:
 class Polynomials:
     """Each kept once."""
 
-    def __init__(self) -> None:
-        self.rows: list[list[Any]] = []
-        self._at: dict[str, int] = {}
+    def __init__(self, rows: Iterable[list[Any]] = ()) -> None:
+        self.rows = list(rows)
+        self._at = {json.dumps(row): index for index, row in enumerate(self.rows)}
 
     def add(self, coefficients: list[Any] | None) -> int | None:
         if coefficients is None:
@@ -248,11 +251,11 @@ def _tidied(log: list[int]) -> list[int]:
     return found[:-1]
 
 
-def write(model: str) -> str:
+def write(model: str, known: dict[str, Any] | None = None) -> str:
     """Makes and writes one profile. Returns a line that says what it has."""
     started = time.perf_counter()
     try:
-        profile, missing = make(model)
+        profile, missing = make(model, known)
     except Exception as error:
         return f"{model}: none: {one_line(error)}"
     if profile["steps"]:
@@ -264,8 +267,10 @@ def write(model: str) -> str:
 
 
 def main(asked: list[str]) -> None:
-    for model in asked or models.names():
-        print(write(model), flush=True)
+    added = asked[:1] == ["--missing"]
+    everyone = names() if added else [name for name in models.names() if models.known(name) == name]
+    for model in asked[added:] or everyone:
+        print(write(model, profile_of(model) if added else None), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ are sequences that a sliding window does not reach. What is no such function, or
     data/profiles/llama3-8b.json.bz2
     {"facts": {...},                      of the model: class, positions
      "polynomials": [[0, 4096, ...], ...] coefficients of 1, B, T, B T, T^2, B T^2; fractions as "1/2"
-     "steps": {"lora checkpointing": [{"batch": [2, 0], "length": [1, 0], "shallow": [step, step]}, ...]}}   0: no end
+     "steps": {"lora checkpointing": [{"batch": [2, 0], "length": [32, 0], "shallow": [step, step]}, ...]}}   0: no end
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "qlora": {"rank": RANK, "targets": TARGETS, "four_bit": True},
     "qlora checkpointing": {"rank": RANK, "targets": TARGETS, "four_bit": True, "checkpointing": 1},
     "forward": {"kind": "forward"},
+    "forward mixed": {"kind": "forward", "weights": "float32", "autocast": "bfloat16"},  # of a reference model
+    "forward qlora": {"kind": "forward", "rank": RANK, "targets": TARGETS, "four_bit": True},
     "decode": {"kind": "decode"},
 }
 
@@ -53,9 +55,9 @@ def profiled(workload: Workload) -> Traced | None:
     name = variant(workload)
     if name is None or (found := profile_of(workload.model)) is None:
         return None
-    for regime in found["steps"].get(name, ()):
+    for index, regime in enumerate(found["steps"].get(name, ())):
         if _within(workload.batch, regime["batch"]) and (workload.kind == "decode" or _within(workload.length, regime["length"])):
-            return _evaluated(found, regime, workload)
+            return _evaluated(name, index, workload)
     return None
 
 
@@ -65,11 +67,14 @@ def facts(model: str) -> dict[str, Any] | None:
     return found["facts"] if found else None
 
 
-@lru_cache(maxsize=8)
 def profile_of(model: str) -> dict[str, Any] | None:
+    """The profile of a model by name; None where it has none."""
     path = FOLDER / f"{model}{SUFFIX}"
-    if model.startswith("{") or not path.is_file():
-        return None
+    return None if model.startswith("{") or not path.is_file() else _read(path)
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path) -> dict[str, Any]:
     return json.loads(bz2.decompress(path.read_bytes()))
 
 
@@ -89,7 +94,10 @@ def _within(value: int, ends: list[int]) -> bool:
     return first <= value and (not last or value <= last)
 
 
-def _evaluated(profile: dict[str, Any], regime: dict[str, Any], workload: Workload) -> Traced:
+@lru_cache(maxsize=64)  # a plan asks for the same step on many settings
+def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
+    profile: dict[str, Any] = profile_of(workload.model)  # type: ignore[assignment]
+    regime = profile["steps"][name][regime_number]
     values = numbers(profile["polynomials"], workload.batch, workload.length)
     state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
     steps = [_step(one, values, workload.compiled) for one in regime["shallow"]]

@@ -41,11 +41,11 @@ def traced(workload: Workload) -> Traced:
 def _kept(workload: Workload) -> Traced:
     if (found := profiles.profiled(workload)) is not None:
         return found
+    needs_tracing()  # the folder's name has torch's version in it
     path = cache_folder() / f"{_key(workload)}.pickle"
     if path.is_file():
         with contextlib.suppress(Exception), path.open("rb") as file:  # a damaged file is traced again
             return pickle.load(file)
-    needs_tracing()
     from .step_trace import run  # torch, for the model's own code
 
     result = run(workload)

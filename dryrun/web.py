@@ -51,7 +51,7 @@ def choices() -> dict[str, list[dict[str, Any]]]:
 
 def _refused(error: Exception, arguments: list[str]) -> dict[str, str]:
     if "torch is not installed" in str(error):
-        return {"error": f"{arguments[1]}: no profile has this question: on a machine with torch the command below answers it"}
+        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command below answers it"}
     return {"error": str(error)}
 
 
@@ -61,7 +61,7 @@ def _parsed(arguments: list[str]) -> Any:
         with contextlib.redirect_stderr(said):
             return parser("").parse_args(arguments)
     except SystemExit:
-        raise ValueError(said.getvalue().strip().removeprefix("error: ")) from None
+        raise ValueError(said.getvalue().strip().removeprefix("error: ") or "-h asks for help: give the name of a model") from None
 
 
 def _step(found: answer.Answer) -> dict[str, Any]:

@@ -59,7 +59,7 @@ driver = ran["driver"]
 software = ran["software"] | {"driver": driver["driver_version"], "clock": driver["clocks.max.sm"].replace(" ", "")}
 start("h200_steps", ran={"date": ran["date"], "machine": ran["machine"], "software": software})
 
-# %% tags=["measures"] alt="Dots, measured seconds to the right, predicted ones upwards: close to the line, but for three short steps below it."
+# %% tags=["measures"] alt="Dots, measured seconds to the right, predicted ones upwards: close to the line, but for a few short steps and the mixture below it."
 _, axes = plt.subplots(figsize=(6, 4))
 axes.loglog([row.measured["seconds"] for row in steps], [row.predicted["seconds"] for row in steps], ".")
 axes.loglog([0.03, 8], [0.03, 8], color=plots.GRAY, linewidth=1)

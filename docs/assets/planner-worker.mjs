@@ -21,10 +21,14 @@ const profiles = new Map()
 const profile = async ({ python, answer }, asked) => {
   const model = JSON.parse(answer("named", JSON.stringify(asked)))
   const file = `${model}.json.bz2`
-  if (!model) return
+  if (!model) return ""
   if (!profiles.has(model)) profiles.set(model, get(`profiles/${file}`).then(response => response.arrayBuffer()).then(
-    bytes => python.FS.writeFile(`dryrun/data/profiles/${file}`, new Uint8Array(bytes)), () => profiles.delete(model)))
-  await profiles.get(model)
+    bytes => python.FS.writeFile(`dryrun/data/profiles/${file}`, new Uint8Array(bytes))))
+  await profiles.get(model).catch(error => {
+    profiles.delete(model)
+    if (!error.message.endsWith("404")) throw error // a model without a profile is answered by name
+  })
+  return model
 }
 
 let newest = 0
@@ -32,9 +36,10 @@ addEventListener("message", async ({ data: { id, kind, asked } }) => {
   newest = Math.max(newest, id)
   try {
     const { python, answer } = await ready
-    await profile({ python, answer }, asked[1])
-    if (id < newest) return // something else was asked meanwhile
-    postMessage({ id, kind, asked, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
+    const model = await profile({ python, answer }, asked[1])
+    await new Promise(done => setTimeout(done)) // so that a newer question is seen
+    if (id < newest) return
+    postMessage({ id, kind, asked, model, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
   } catch (error) {
     postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}. The command below answers the same.` } })
   }

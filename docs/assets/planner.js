@@ -4,7 +4,7 @@
   const form = document.getElementById("planner"), answer = document.getElementById("planner-answer")
   const here = new URL(document.currentScript.src)
   const LABELS = { parameters: "weights", optimizer: "optimizer state", "weight copies": "16-bit copies of weights", inputs: "inputs" }
-  const LIMITS = { mathematics: "mathematics", bandwidth: "memory bandwidth", launches: "launches: the CPU", communication: "communication" }
+  const LIMITS = { mathematics: "mathematics", bandwidth: "memory bandwidth", launches: "launches", communication: "communication" }
   const GUIDES = {
     lora: ["LoRA", "training/adapters-and-offload/#lora"], qlora: ["QLoRA", "training/adapters-and-offload/#qlora"],
     full: ["Training on one GPU", "training/one-gpu/"], many: ["Training on many GPUs", "training/many-gpus/"],
@@ -22,7 +22,7 @@
   // Which fields belong to the question.
   const is = {
     train: () => field("task").value !== "infer", infer: () => field("task").value === "infer", full: () => field("task").value === "full",
-    grpo: () => is.train() && field("objective").value === "grpo", many: () => is.train() && +field("gpus").value > 1,
+    grpo: () => is.train() && field("objective").value === "grpo", pairs: () => is.train() && field("objective").value === "dpo", many: () => is.train() && +field("gpus").value > 1,
     nodes: () => is.many() && +field("gpus").value > +field("gpus-per-node").value
   }
   const asked = name => {
@@ -44,13 +44,11 @@
       ...["checkpointing", "fused-loss", "compile"].filter(name => field(name).checked).map(name => `--${name}`)]
   }
   const generation = () => [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "prompt", "new"),
-    ...(field("users").value > 1 ? ["--batch", field("users").value] : []), ...options("weights")]
-  const data = () => {
-    const much = options("rows").length ? options("rows") : options("tokens")
-    return much.length ? [...much, ...options("epochs", "price")] : []
-  }
+    ...(field("users").value && field("users").value !== "1" ? ["--batch", field("users").value] : []), ...options("weights")]
+  const data = () => is.infer() ? [] : options("rows", "tokens", "epochs", "price") // without rows or tokens the command says what is missing
   const question = (more = []) => is.infer() ? ["infer", ...generation()] : ["train", ...step(), ...options("strategy"), ...more]
-  const typed = words => ["dryrun", ...words].map(word => /[^\w./:=@%+,-]/.test(word) ? `"${word}"` : word).join(" ")
+  const whole_question = () => question([...data(), ...(is.train() && !is.grpo() ? ["--largest-batch"] : [])])
+  const typed = words => ["dryrun", ...words].map(word => /[^\w./:=@%+,-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ") // the address may be anybody's
 
   // The address.
   const store = () => {
@@ -68,46 +66,66 @@
       if (!one?.name) continue
       if (one.type === "checkbox") one.checked = value === "1"
       else one.value = value
+      if (one.type !== "checkbox" && one.value !== value) { // no such choice
+        one.value = defaults[name]
+        refused.push(`${name}=${value}`)
+      }
     }
     for (const fold of form.querySelectorAll("details")) fold.open ||= [...fold.querySelectorAll("[name]")].some(one => one.value !== defaults[one.name])
     try { if (!new URLSearchParams(location.search).has("gpu") && localStorage.getItem("gpu")) field("gpu").value = localStorage.getItem("gpu") } catch {}
   }
 
   // What comes back.
-  let id = 0, waiting, shown = {}
-  const worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
+  let id = 0, waiting, shown = {}, known = ""
+  let worker, asking = false
+  const offer = () => {
+    const button = make("button", "Ask: this loads Python, some 13 MB the first time", { type: "button", className: "md-button" })
+    button.addEventListener("click", () => { asking = true; answer.replaceChildren(); ask() })
+    answer.replaceChildren(button, command())
+  }
+  const start = () => {
+    worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
+    worker.addEventListener("message", ({ data: { id: of, kind, asked: words, model, answer: found } }) => {
+      if (of !== id && of !== table) return
+      if (kind === "row") return another(words, found)
+      shown[words[0]] = found
+      known = model // its own name, where an alias was typed
+      answer.classList.remove("planner-old")
+      answer.replaceChildren(...show())
+    })
+    worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "this browser has no module workers"}. On the command line:`), command()))
+  }
   const send = (kind, words) => worker.postMessage({ id, kind, asked: words })
+  const refused = [] // of the address
   const ask = () => {
     update()
     store()
+    if (!worker && navigator.connection?.saveData && !asking) return offer()
+    if (!worker) start()
     id += 1
     shown = {}
-    if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 7 MB the first time …", { className: "planner-wait" }))
+    if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
-    send("ask", question([...data(), ...(is.train() && !is.grpo() ? ["--largest-batch"] : [])]))
+    send("ask", whole_question())
     if (is.many() && !is.grpo()) send("ask", ["plan", ...step()])
   }
-  worker.addEventListener("message", ({ data: { id: of, kind, asked: words, answer: found } }) => {
-    if (of !== id) return
-    if (kind === "row") return another(words, found)
-    shown[words[0]] = found
-    answer.classList.remove("planner-old")
-    answer.replaceChildren(...show())
-  })
-  worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "no module workers here"}. On the command line: `), command()))
-
   const show = () => {
     const found = shown.train ?? shown.infer
     if (!found) return []
-    if (found.error) return [make("p", found.error, { className: "planner-verdict no" }), command()]
+    if ("error" in found) return [make("p", found.error, { className: "planner-verdict no" }), command()]
     return [...(shown.infer ? served(found) : trained(found)), command(), next(), comparison()]
   }
   const state = found => found.fits ? "fits" : /may/.test(found.verdict) ? "maybe" : "no"
+  const notes = found => [
+    refused.length && `Not a choice of this page, so the first one was taken: ${refused.join(", ")}.`,
+    found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took far longer and more memory than this band says."],
+    found.judged === false && "Nobody has published such a step: low and high are those of the nearest kind."
+  ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
   const verdict = (found, expected, high) => {
     const size = found.gpu_gib, spare = found.fits ? size - high : expected > size ? expected - size : high - size
     const said = { fits: "It fits", maybe: "It may fit", no: "It does not fit" }[state(found)]
     const by = { fits: `${number(spare)} GiB are left`, maybe: `in the worst case ${number(spare)} GiB are missing`, no: `${number(spare)} GiB are missing` }[state(found)]
-    return [make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB; ${by}.`], { className: `planner-verdict ${state(found)}` })]
+    return [make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB; ${by}.`], { className: `planner-verdict ${state(found)}`, role: "status", tabIndex: -1 }), ...notes(found)]
   }
   // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
   const bar = (tensors, beside, most, size, high) => {
@@ -130,7 +148,8 @@
   const trained = found => {
     const parts = Object.fromEntries(Object.entries(found.memory_gib).map(([name, gib]) => [LABELS[name] ?? name, gib]))
     const beside = found.expected_gib - Object.values(found.memory_gib).reduce((sum, gib) => sum + gib, 0)
-    const launches = found.klass === "launch-bound"
+    const launches = found.klass === "launch-bound", unit = [is.pairs() ? "pair" : "sequence", is.pairs() ? "pairs" : "sequences"]
+    const each = found.gpus > 1 ? " on each GPU" : ""
     const rates = [found.tokens_per_second, found.tokens_per_second * found.seconds / found.high, found.tokens_per_second * found.seconds / found.low]
     const batch = found.largest_batch
     return [
@@ -138,12 +157,12 @@
       ...bar(parts, beside, found.high_gib - found.expected_gib, found.gpu_gib, found.high_gib),
       facts([
         ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
-        ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? ": it waits for the CPU, and can take twice as long" : ""}`],
+        ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
         ["Model FLOPs utilization", `${number(100 * found.mfu, 2)} %`],
         +field("measured").value && ["Yours", normal(+field("measured").value, ...rates, found.mfu)],
         found.hours && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), found.hours > 48 ? `, ${number(found.hours / 24)} days` : ""]],
-        found.cost && ["Cost", [make("b", number(found.cost)), ` at ${field("price").value} for a GPU and hour`]],
-        batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${batch === 1 ? "sequence" : "sequences"} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("take it", { batch })] : "not even one sequence surely fits"]
+        found.cost && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
+        batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("take it", { batch })] : `not even one ${unit[0]} surely fits`]
       ]),
       ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
     ]
@@ -168,14 +187,15 @@
       ])
     ]
   }
-  const table = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
+  const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
   const line = (...cells) => make("tr", cells.map(cell => make("td", cell)))
   const take = (text, changed) => {
     const button = make("button", text, { type: "button", className: "planner-take" })
     button.addEventListener("click", () => {
       for (const [name, value] of Object.entries(changed)) if (field(name).type === "checkbox") field(name).checked = value; else field(name).value = value
       ask()
-      field("model").form.scrollIntoView({ block: "nearest" })
+      form.scrollIntoView({ block: "nearest" })
+      field("model").focus({ preventScroll: true }) // the button is replaced with the answer
     })
     return button
   }
@@ -187,23 +207,26 @@
     if (name === "qlora") return { task: "qlora", checkpointing: true }
     return field(name) && { [name]: field(name).type === "checkbox" ? true : value }
   }
-  const helps = (changes, now) => changes.length ? [make("h3", "What would help"), table(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
+  const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
     one.change, `${number(one.tokens_per_second)}, ${number(one.tokens_per_second / now)} times`, `${number(one.expected_gib)} GiB${one.fits ? "" : ", does not surely fit"}`, changed(one.option) ? take("take it", changed(one.option)) : one.option)))] : []
-  const strategies = plan => !plan || plan.error ? [] : [make("h3", "Which strategy"), table(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.slice(0, 10).map(one => line(
+  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.slice(0, 10).map(one => line(
     make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : number(one.tokens_per_second), one.verdict)))]
-  // The programs of the recipes and servers, with the values of the question; none where the site has no whole program for it.
+  // The program of a recipe or a server with the values of the question, where it runs what was asked; the recipes read conversations, which only
+  // chat models have a template for, and compute in bf16.
+  const CHAT = /instruct|chat|-it$|qwen3|smollm3|phi-4|gpt-oss/i, WITHOUT_BF16 = ["pascal", "volta", "turing"]
   const program = () => {
-    const of = (kind, name) => offered[kind].find(one => one.name === field(name).value)
-    const hub = of("models", "model")?.hub, family = of("gpus", "gpu")?.family, value = name => field(name).value
-    if (!hub) return []
-    if (is.infer()) return value("weights") !== "bf16" ? [] : [`vllm serve ${hub} --max-model-len ${+value("prompt") + +value("new")}${+value("gpus") > 1 ? ` --tensor-parallel-size ${value("gpus")}` : ""}`]
-    if (value("objective") !== "sft" || ["pascal", "volta", "turing"].includes(family)) return [] // the recipes compute in bf16
-    const length = `--length ${value("length")}`, batch = value("batch") * value("accumulation"), epochs = value("epochs") || 1
-    if (!is.full()) return is.many() ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
-    return !is.many() || is.nodes() || value("strategy") !== "fsdp2" ? [] : [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${batch * value("gpus")} --micro-batch ${value("batch")} --epochs ${Math.ceil(epochs)}`]
+    const found = shown.train ?? shown.infer, value = name => field(name).value
+    const hub = offered.models.find(one => one.name === known)?.hub, family = offered.gpus.find(one => one.name === found?.gpu)?.family
+    if (!hub || !found || "error" in found || state(found) === "no") return []
+    if (is.infer()) return [found.server.replace("MODEL", hub)].filter(() => value("weights") === "bf16")
+    const other = value("objective") !== "sft" || !field("checkpointing").checked || field("fused-loss").checked || field("compile").checked || value("optimizer") !== "adamw"
+    if (other || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
+    const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, batch = (value("batch") || 1) * (value("accumulation") || 1)
+    if (!is.full()) return is.many() || batch !== +(value("accumulation") || 1) ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
+    return !is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed" ? [] : [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${batch * value("gpus")} --micro-batch ${value("batch") || 1} --epochs ${Math.ceil(epochs)}`]
   }
   const command = () => {
-    const lines = [typed(question([...data()])), ...(is.many() && !is.grpo() ? [typed(["plan", ...step()])] : [])]
+    const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(["plan", ...step()])] : [])]
     const found = program()
     return make("div", [make("h3", "What to type"), make("pre", make("code", lines.join("\n"))),
       ...(found.length ? [make("p", is.infer() ? "And to run it:" : ["And to train, by the program of ", recipe(), ":"]), make("pre", make("code", found.join("\n")))] : [])])
@@ -217,7 +240,7 @@
   }
 
   // The same question for every GPU, or for every model.
-  let rows = [], axis = ""
+  let rows = [], axis = "", table = 0, left_out = ""
   const comparison = () => {
     const button = (text, of) => {
       const element = make("button", text, { type: "button", className: "md-button" })
@@ -228,7 +251,9 @@
   }
   const compare = of => {
     rows = []
+    left_out = ""
     axis = of
+    table = id += 1 // rows of an earlier table are of another question
     for (const one of offered[`${of}s`]) {
       const words = question()
       words[of === "model" ? 1 : words.indexOf("--gpu") + 1] = one.name
@@ -237,13 +262,14 @@
   }
   const another = (words, found) => {
     const name = axis === "model" ? words[1] : words[words.indexOf("--gpu") + 1]
-    if (!found.error) rows.push({ name, ...found })
+    if ("error" in found) left_out ||= found.error
+    else rows.push({ name, ...found })
     const order = { fits: 0, maybe: 1, no: 2 }
     rows.sort((one, other) => order[state(one)] - order[state(other)] || (other.tokens_per_second ?? 0) - (one.tokens_per_second ?? 0))
     const label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
-    document.getElementById("planner-table")?.replaceChildren(table([axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s"], rows.map(one => line(
+    document.getElementById("planner-table")?.replaceChildren(grid([axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s"], rows.map(one => line(
       take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
-      one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–"))))
+      one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–"))), ...(left_out ? [make("p", `Some are left out: ${left_out}`)] : []))
   }
 
   let offered = { gpus: [], models: [] }
@@ -255,10 +281,7 @@
     field("network").append(...found.networks.map(name => make("option", name, { value: name })))
     defaults.weights = "bf16"
   })
-  filled.catch(() => {}).then(() => {
-    read()
-    ask()
-  })
+  filled.then(() => { read(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
   form.addEventListener("submit", event => event.preventDefault())
   form.addEventListener("input", () => {
     clearTimeout(waiting)

@@ -73,7 +73,14 @@ def test_numbers_that_are_no_polynomials_make_no_profile(monkeypatch):
     assert len(missing) == 1 and "no polynomial of batch and length" in missing[0]
 
 
-BARE = "import sys\nfor name in ('torch', 'transformers', 'numpy'): sys.modules[name] = None\n"
+BARE = """
+import importlib.metadata, importlib.util, sys
+for name in ("torch", "transformers", "numpy"):
+    sys.modules[name] = None
+def missing(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = missing  # as in a browser
+"""
 
 
 def without_torch(program):
@@ -126,7 +133,7 @@ def test_what_cannot_be_answered_is_one_line(asked, said):
 
 def test_a_model_without_a_profile_is_refused_by_name_where_there_is_no_torch():
     said = without_torch("from dryrun import web\nprint(web.ask(['train', 'vit-base', '--gpu', 't4'])['error'])")
-    assert said.startswith("vit-base: no profile has this question")
+    assert said.startswith("vit-base: no profile answers this question")
 
 
 def test_a_page_offers_models_with_a_profile_and_gpus_with_predicted_times():

@@ -30,7 +30,7 @@ def ask():
 
 def command(page):
     """The arguments of the command that the page says to type."""
-    return shlex.split(page.locator("#planner-answer pre").inner_text().splitlines()[0])[1:]
+    return shlex.split(page.locator("#planner-answer pre").first.inner_text().splitlines()[0])[1:]
 
 
 def numbers(text):
@@ -40,7 +40,7 @@ def numbers(text):
 def test_the_page_answers_what_the_command_below_the_answer_answers(ask):
     page = ask("?task=qlora&model=qwen3-8b&gpu=rtx-3090&length=4096&rows=1000&price=2")
     asked = command(page)
-    assert asked == ["train", "qwen3-8b", "--gpu", "rtx-3090", "--qlora", "--length", "4096", "--checkpointing", "--rows", "1000", "--price", "2"]
+    assert asked == ["train", "qwen3-8b", "--gpu", "rtx-3090", "--qlora", "--length", "4096", "--checkpointing", "--rows", "1000", "--price", "2", "--largest-batch"]
     found = web.ask(asked)
     expected, high, size, _ = numbers(page.locator(".planner-verdict").inner_text())
     assert (expected, high, size) == pytest.approx((found["expected_gib"], found["high_gib"], found["gpu_gib"]), rel=0.01)
@@ -63,7 +63,7 @@ def test_a_change_is_one_click_away_and_the_address_says_it(ask):
 def test_several_gpus_have_their_strategies_and_a_row_of_the_table_can_be_taken(ask):
     page = ask("?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8")
     page.locator("h3:has-text('Which strategy')").wait_for(timeout=1000 * SECONDS)
-    _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre").inner_text().splitlines())
+    _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre").first.inner_text().splitlines())
     assert page.locator("h3:has-text('Which strategy') + .scroll tbody b").all_inner_texts() == [option["strategy"] for option in web.ask(plan)[:10]]
     page.locator("button:has-text('on every GPU')").click()
     row = page.locator("#planner-table tr:has-text('B200 180GB') button")
@@ -86,7 +86,7 @@ def test_generated_text_has_users_and_a_first_token(ask):
     [
         ("?task=qlora&model=qwen3-8b&length=1024&accumulation=8", "recipes/finetune_8b.py", {"--model": "Qwen/Qwen3-8B", "--bits": "4", "--length": "1024", "--batch": "8"}),
         ("?task=lora&model=qwen3-8b&gpu=h200&epochs=2", "recipes/finetune_8b.py", {"--bits": "16", "--epochs": "2"}),
-        ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2", "recipes/finetune_14b.py", {"--nproc-per-node": "8", "--batch": "16", "--micro-batch": "2"}),
+        ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2&dtype=mixed", "recipes/finetune_14b.py", {"--nproc-per-node": "8", "--batch": "16", "--micro-batch": "2"}),
     ],
 )
 def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, question, file, values):
@@ -99,14 +99,32 @@ def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, ques
     assert all(f'"{word}"' in program for word in words[words.index(file.rpartition("/")[2]) :] if word.startswith("--"))
 
 
+@pytest.mark.parametrize("other", ["compile=1", "checkpointing=0", "batch=4", "objective=dpo", "model=llama3-8b", "gpu=t4", "optimizer=sgd"])
+def test_no_program_is_shown_that_runs_another_step(ask, other):
+    asked = {"task": "qlora", "model": "qwen3-8b", "gpu": "h200"} | dict([other.split("=")])
+    page = ask("?" + "&".join(f"{name}={value}" for name, value in asked.items()))
+    assert page.locator("#planner-answer pre").count() == 1
+
+
+def test_what_an_address_brings_is_quoted_for_a_shell(ask):
+    page = ask("?model=$(id)&gpu='; id; '")
+    line = page.locator("#planner-answer pre").first.inner_text()
+    assert shlex.split(line)[2:5] == ["$(id)", "--gpu", "'; id; '"] and "'$(id)'" in line
+
+
+def test_a_choice_that_the_page_does_not_have_is_said(ask):
+    page = ask("?task=full&model=qwen3-8b&gpu=h200&optimizer=muon")
+    assert "optimizer=muon" in page.locator(".planner-note").inner_text()
+
+
 @pytest.mark.parametrize(
     "question, said",
-    [("?model=llama3-9b", "did you mean llama3-8b"), ("?model=llama3-8b&gpu=h300", "did you mean"), ("?model=vit-base", "no profile has this question"), ("?length=-4&model=llama3-8b", "whole number")],
+    [("?model=llama3-9b", "did you mean llama3-8b"), ("?model=llama3-8b&gpu=h300", "did you mean"), ("?model=vit-base", "no profile answers this question"), ("?length=-4&model=llama3-8b", "whole number")],
 )
 def test_nonsense_is_answered_in_a_line_that_says_what_is_right(ask, question, said):
     page = ask(question)
     assert said in page.locator(".planner-verdict").inner_text()
-    assert page.locator("#planner-answer pre").inner_text().startswith("dryrun train")
+    assert page.locator("#planner-answer pre").first.inner_text().startswith("dryrun train")
 
 
 def test_the_page_asks_no_other_host_and_says_nothing_in_the_console():
@@ -122,5 +140,5 @@ def test_the_page_asks_no_other_host_and_says_nothing_in_the_console():
 def test_without_scripts_the_page_leads_to_the_command():
     with tab(scripts=False) as page:
         page.goto(f"{host().address}your-model/")
-        assert page.locator("noscript a, a:has-text('dryrun')").first.is_visible()
+        assert page.locator("noscript a[href='../dryrun/']").is_visible()
         assert page.locator("#planner").is_hidden()

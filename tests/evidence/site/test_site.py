@@ -330,7 +330,7 @@ def test_the_address_of_the_repository_stands_in_one_place_and_in_what_is_made_f
     pattern = rf"{re.escape(owner)}/{re.escape(name)}|{re.escape(owner)}\.github\.io"
     found = subprocess.run(["git", "grep", "-lE", pattern], cwd=ROOT, capture_output=True, text=True).stdout.split()
     made = [f"notebooks/{notebook}.{suffix}" for notebook in notebooks.names() for suffix in ("py", "ipynb")]
-    package = ["dryrun/README.md", "dryrun/pyproject.toml", "snippets/dryrun/install.sh"]  # tests/pages/test_dryrun.py compares them
+    package = ["dryrun/README.md", "dryrun/SKILL.md", "dryrun/pyproject.toml", "snippets/dryrun/install.sh"]  # tests/pages/test_dryrun.py compares them
     assert sorted(found) == sorted(["pyproject.toml", *package, *made])
 
 
