@@ -7,6 +7,7 @@ PORT ?= 8000
 WORKERS ?= 2
 NOTEBOOKS ?=
 RECORDS ?=
+MODELS ?=
 PAGES ?=
 LIGHTHOUSE_RUNS ?= 5
 SECONDS ?= 660
@@ -41,7 +42,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks exact record verify gpu add summary pair fit addresses install lock clean ready browser
+.PHONY: help serve site check test audit notebooks exact record verify gpu add summary pair fit profiles addresses install lock clean ready browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -103,6 +104,9 @@ pair: $(SITE) ## take edits of prose, comments and install cells over into the .
 
 fit: $(TEST) ## fit the predicted seconds to the published measurements, into dryrun/data/constants.json (minutes)
 	@$(BIN)/python -m fitting
+
+profiles: $(TEST) ## trace models once for all sizes, into dryrun/data/profiles (MODELS="qwen3-8b", default all; a minute or two each)
+	@$(BIN)/python -m dryrun.profile_trace $(MODELS)
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses

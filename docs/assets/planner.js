@@ -45,7 +45,8 @@
   }
   const generation = () => [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "prompt", "new"),
     ...(field("users").value && field("users").value !== "1" ? ["--batch", field("users").value] : []), ...options("weights")]
-  const data = () => is.infer() ? [] : options("rows", "tokens", "epochs", "price") // without rows or tokens the command says what is missing
+  const much = () => is.infer() ? [] : options("rows", "tokens")
+  const data = () => much().length ? [...much(), ...options("epochs", "price")] : []
   const question = (more = []) => is.infer() ? ["infer", ...generation()] : ["train", ...step(), ...options("strategy"), ...more]
   const whole_question = () => question([...data(), ...(is.train() && !is.grpo() ? ["--largest-batch"] : [])])
   const typed = words => ["dryrun", ...words].map(word => /[^\w./:=@%+,-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ") // the address may be anybody's
@@ -119,6 +120,7 @@
   const notes = found => [
     refused.length && `Not a choice of this page, so the first one was taken: ${refused.join(", ")}.`,
     found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took far longer and more memory than this band says."],
+    is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
     found.judged === false && "Nobody has published such a step: low and high are those of the nearest kind."
   ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
   const verdict = (found, expected, high) => {

@@ -1,1 +1,1 @@
-.venv/bin/python -m dryrun.profile_trace qwen3-8b
+MODELS=qwen3-8b make profiles

