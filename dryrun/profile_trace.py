@@ -41,6 +41,8 @@ def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any
     model_class, config = step_trace.config_of(model)
     if hasattr(config, "image_size"):
         raise NotExact("its inputs are images of one size")
+    if len(set(getattr(config, "no_rope_layers", None) or [1])) > 1:  # SmolLM3: two shallow models say nothing of a deep one
+        raise NotExact("every few layers have no rotary embedding, so that layers differ in what they run")
     number = step_trace.layers_of(config)
     alike = number > step_trace.FEW_LAYERS[1] and step_trace.alike(model_class, config)
     layers = step_trace.FEW_LAYERS if alike else (number,)

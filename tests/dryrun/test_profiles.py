@@ -75,6 +75,11 @@ def test_numbers_that_are_no_polynomials_make_no_profile(monkeypatch):
     assert len(missing) == 1 and "no polynomial of batch and length" in missing[0]
 
 
+def test_a_model_whose_layers_run_different_operators_has_no_profile():
+    with pytest.raises(profile_trace.NotExact, match="layers differ in what they run"):
+        profile_trace.make("smollm3-3b")
+
+
 BARE = """
 import importlib.metadata, importlib.util, sys
 for name in ("torch", "transformers", "numpy"):
