@@ -17,7 +17,19 @@ from typing import Any
 
 from . import caches, models, step_trace
 from .config_file import one_line
-from .profiles import FOLDER, FROM_FLOPS, SHORTEST, SUFFIX, VARIANTS, basis, names, profile_of
+from .profiles import (
+    FOLDER,
+    FROM_FLOPS,
+    SHORTEST,
+    SUFFIX,
+    VARIANTS,
+    Replay,
+    basis,
+    deep_parts,
+    names,
+    numbers,
+    profile_of,
+)
 from .workload import Traced, Workload
 
 # (batch, length) that are solved for, and more that must come out right. Uneven lengths, so that a rounding shows.
@@ -27,6 +39,7 @@ TERMS = {1: (0, 2, 4), 2: (0, 1, 2, 3, 4, 5)}  # of `basis`
 DECODED = {1: ((1, 1),), 2: ((2, 1), (5, 1))}
 DECODED_CHECKED = {1: (), 2: ((33, 1),)}
 DECODED_TERMS = {1: (0,), 2: (0, 1)}
+DEEPER = 8  # layers of a model that must be what those of `step_trace.FEW_LAYERS` say; even as they are, for the backward pass is cut in halves
 MOST_OPERATORS = 20_000  # of a model whose layers differ, so that every layer is kept
 STATICS = ("model_class", "parameters", "trainable", "tensors", "factored", "layers", "width", "vocabulary", "tied", "heads", "split_heads",
            "cache_heads", "keys", "window_keys", "window", "state", "weight_bytes")  # fmt: skip
@@ -41,8 +54,6 @@ def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any
     model_class, config = step_trace.config_of(model)
     if hasattr(config, "image_size"):
         raise NotExact("its inputs are images of one size")
-    if len(set(getattr(config, "no_rope_layers", None) or [1])) > 1:  # SmolLM3: two shallow models say nothing of a deep one
-        raise NotExact("every few layers have no rotary embedding, so that layers differ in what they run")
     number = step_trace.layers_of(config)
     alike = number > step_trace.FEW_LAYERS[1] and step_trace.alike(model_class, config)
     layers = step_trace.FEW_LAYERS if alike else (number,)
@@ -64,10 +75,27 @@ def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any
         if options.get("kind") == "decode" and not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
             continue
         try:
-            steps[name] = list(_regimes(model, options, layers, table, _windows(config)))
+            regimes = list(_regimes(model, options, layers, table, _windows(config)))
+            if len(layers) > 1:
+                check_depth(model, options, regimes[0], table.rows)
+            steps[name] = regimes
         except Exception as error:  # whatever a model's own code raises
             missing.append(f"{name}: {one_line(error)}")
     return {"facts": facts, "polynomials": table.rows, "steps": steps}, missing
+
+
+def check_depth(model: str, options: dict[str, Any], regime: dict[str, Any], polynomials: list[list[Any]]) -> None:
+    """NotExact where a model of some more layers is not what the two shallow ones say: its layers differ in what they run."""
+    if not regime["shallow"][0]["log"]:
+        return
+    batch, length = regime["batch"][0], regime["length"][0] + 100
+    values = numbers(polynomials, batch, length)
+    said = deep_parts([Replay(one, values) for one in regime["shallow"]], [one["traced"]["layers"] for one in regime["shallow"]], DEEPER)
+    model_class, config = step_trace.config_of(model, length)
+    workload = Workload(model, batch, length, **options)
+    found = step_trace.recorded(workload, model_class, step_trace.with_layers(config, DEEPER), DEEPER).traced.memory
+    if said != found.parts:  # type: ignore[union-attr]
+        raise NotExact(f"the memory of {DEEPER} layers is not on the line of fewer: layers differ in what they run")
 
 
 def _windows(config: Any) -> list[tuple[int, int]]:

@@ -104,7 +104,7 @@ def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
     replays = [Replay(one, values) for one in regime["shallow"] if one["log"]]
     found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
     if replays:
-        parts = replays[0].parts if len(replays) == 1 else _deep_parts(replays, [step.layers for step in steps], number)
+        parts = replays[0].parts if len(replays) == 1 else deep_parts(replays, [step.layers for step in steps], number)
         found.memory = Trace(parts=parts, flops=_flops(found))
         found.memory.peak, found.memory.peak_by_category = max(parts, key=lambda part: part[0])
     return replace(found, state=state)
@@ -196,7 +196,7 @@ class Replay:
         return [_highest(moments) for moments in self.moments]
 
 
-def _deep_parts(replays: list[Replay], few: list[int], number: int) -> list[tuple[int, dict[str, float]]]:
+def deep_parts(replays: list[Replay], few: list[int], number: int) -> list[tuple[int, dict[str, float]]]:
     """(peak, {category: bytes}) of each part of a deep model's step, given those of two shallow ones.
 
     What is alive at a moment is a sum over layers, so it lies on a line as the model grows, counted from the start of a part or from its

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dryrun.hardware import accelerator
+
 from . import predict, run
 from .steps import STEPS, Step, step
 
@@ -13,6 +15,7 @@ MEASURED = Path(__file__).with_name("measured")
 MODELS = {"llama3-8b": "Llama 8B", "llama3.2-1b": "Llama 1B", "qwen3-4b": "Qwen3 4B", "qwen2.5-7b": "Qwen2.5 7B", "gemma-3-1b": "Gemma 3 1B",
           "bert-large-cls": "BERT-large", "gpt2": "GPT-2", "mistral-7b": "Mistral 7B", "qwen3-14b": "Qwen3 14B", "qwen2.5-32b": "Qwen2.5 32B",
           "qwen3-30b-a3b": "Qwen3 30B-A3B"}  # fmt: skip
+SHEET = {"product bf16": "bf16", "product tf32": "tf32", "product fp32": "fp32", "memory copy": "bandwidth"}  # rate: value of a data sheet
 WORDS = {
     ("method", "lora"): "LoRA", ("method", "qlora"): "QLoRA", ("checkpointing", True): "checkpointing", ("fused_loss", True): "fused loss",
     ("compiled", True): "compiled", ("precision", "mixed"): "bf16 autocast", ("precision", "fp32"): "tf32", ("attention", "eager"): "eager attention",
@@ -90,6 +93,16 @@ def changed(one: Row, other: Row) -> str:
     (name,) = [name for name, value in other.step.options.items() if one.step.options.get(name) != value]
     words, before = WORDS[name, other.step.options[name]], one.step.options.get(name)
     return f"{words} for {WORDS[name, before]}" if before else words
+
+
+def rate_rows(gpu: str, rates: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each rate of `dryrun bench`: its best, what is sustained, and what the data sheet of this GPU has."""
+    rows = []
+    for name, rate in rates["rates"].items():
+        peak = accelerator(gpu)[SHEET[name]].value if name in SHEET else None
+        rows.append({"what": name, "best": rate["value"], "sustained": rate["sustained"], "unit": rate["unit"], "sheet": peak,
+                     "share": peak and 100 * rate["sustained"] / peak})  # fmt: skip
+    return rows
 
 
 def _adds_one_option(one: Step, other: Step) -> bool:

@@ -80,19 +80,10 @@ start("gpu_steps", ran={"date": ran["date"], "machine": ran["machine"], "softwar
 # row of products this H100 slows down.
 
 # %% tags=["measures"]
-SHEET = {"product bf16": "bf16", "product tf32": "tf32", "product fp32": "fp32", "memory copy": "bandwidth"}
-
-
-def rate_row(name, rate):
-    peak = accelerator(GPU)[SHEET[name]].value if name in SHEET else None
-    return {"what": name, "best": rate["value"], "sustained": rate["sustained"], "unit": rate["unit"], "sheet": peak,
-            "share": peak and 100 * rate["sustained"] / peak}
-
-
 table("rates", f"What the H100 reaches: {driver['clocks.max.sm']} and {driver['power.limit']} at most",
       {"what": "Rate", "best": "Best", "sustained": "Sustained", "unit": "Unit", "sheet": "Data sheet",
        "share": "Sustained, % of the data sheet"},
-      [rate_row(*one) for one in rates["rates"].items()], kind="measured")
+      compared.rate_rows(GPU, rates), kind="measured")
 
 # %% [markdown]
 # ## Training steps

@@ -46,7 +46,6 @@ import statistics
 
 import matplotlib.pyplot as plt
 
-from dryrun.hardware import accelerator
 from evidence import plots
 from evidence.claims import claim, start, table
 from gpu_steps import compared
@@ -150,19 +149,10 @@ claim("static-many", "Time of a token with a static cache against without, gener
 # ## The GPU itself
 
 # %% tags=["measures"]
-SHEET = {"product bf16": "bf16", "product tf32": "tf32", "product fp32": "fp32", "memory copy": "bandwidth"}
-
-
-def rate_row(name, rate):
-    peak = accelerator(GPU)[SHEET[name]].value if name in SHEET else None
-    return {"what": name, "best": rate["value"], "sustained": rate["sustained"], "unit": rate["unit"], "sheet": peak,
-            "share": peak and 100 * rate["sustained"] / peak}
-
-
 table("rates", f"What the H200 reaches: {driver['clocks.max.sm']} and {driver['power.limit']} at most",
       {"what": "Rate", "best": "Best", "sustained": "Sustained", "unit": "Unit", "sheet": "Data sheet",
        "share": "Sustained, % of the data sheet"},
-      [rate_row(*one) for one in rates["rates"].items()], kind="measured")
+      compared.rate_rows(GPU, rates), kind="measured")
 
 # %% [markdown]
 # ## What came out, and what to do

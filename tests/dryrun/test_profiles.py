@@ -75,9 +75,11 @@ def test_numbers_that_are_no_polynomials_make_no_profile(monkeypatch):
     assert len(missing) == 1 and "no polynomial of batch and length" in missing[0]
 
 
-def test_a_model_whose_layers_run_different_operators_has_no_profile():
-    with pytest.raises(profile_trace.NotExact, match="layers differ in what they run"):
-        profile_trace.make("smollm3-3b")
+def test_a_model_whose_layers_run_different_operators_has_no_profile(monkeypatch):
+    """Every fourth layer of SmolLM3 has no rotary embedding."""
+    monkeypatch.setattr(profile_trace, "VARIANTS", {"lora": VARIANTS["lora"]})
+    profile, missing = profile_trace.make("smollm3-3b")
+    assert not profile["steps"] and "layers differ in what they run" in missing[0]
 
 
 BARE = """
