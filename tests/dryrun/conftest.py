@@ -1,21 +1,25 @@
 """What several tests of dryrun need."""
 
+import os
+from unittest.mock import patch
+
 import pytest
 
 
 @pytest.fixture(scope="module")
 def own_traces(tmp_path_factory):
     """A cache of traces that starts empty: what is asked is traced by the code of today."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
+    with pytest.MonkeyPatch.context() as change:
+        change.setenv("DRYRUN_CACHE", str(tmp_path_factory.mktemp("traces")))
         yield
 
 
 @pytest.fixture(autouse=True, scope="module")
 def verbosity():
-    """The command silences transformers: tests of other files want its warnings."""
+    """The command silences transformers, here and in each process started later: tests of other files want its warnings."""
     from transformers import logging
 
     before = logging.get_verbosity()
-    yield
+    with patch.dict(os.environ):
+        yield
     logging.set_verbosity(before)
