@@ -209,4 +209,4 @@ def verdict(needed: device_memory.Needed, size: float) -> str:
     """Whether a step fits on a GPU of this many bytes, in words."""
     if needed.fits(size):
         return "it fits"
-    return "it may fit: that depends on what the allocator cannot fill" if needed.expected <= size else "it does not fit"
+    return "it may fit: programs differ in what they keep" if needed.expected <= size else "it does not fit"

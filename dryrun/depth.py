@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from . import storage_log
 from .kernels import deep
 from .memory_trace import Trace
 
@@ -63,20 +64,10 @@ def line_of(steps: Sequence[Trace], layers: Sequence[int], depth: int, result: A
     return result
 
 
-def peaks_stay(low: Trace, high: Trace, layers: Sequence[int], depth: int) -> bool:
-    """Whether the peak of each part of a step stays where it is as the model grows, so that it lies on a line. In both models it comes
-    as long after the start of the part, or as long before its end; and what is alive at the end, which lies on a line too, does not
-    rise above it."""
-    if any(first[0] != last[0] and first[1] != last[1] for first, last in zip(low.moments, high.moments, strict=True)):
-        return False
-    ends = [line(*ends, layers, depth) for ends in zip(low.ends, high.ends, strict=True)]
-    peaks = [peak for peak, _ in _parts(low, high, layers, depth)]
-    starts = [0, *ends[:-1]]
-    return all(max(pair) <= peak * (1 + TOLERANCE) for *pair, peak in zip(starts, ends, peaks, strict=True))
-
-
 def deep_step(low: Traced, high: Traced, few: tuple[int, int], number: int) -> Traced:
-    """The `Traced` of a model of `number` layers, given those of models of `few`."""
+    """The `Traced` of a model of `number` layers, given those of models of `few`: its memory, if any, follows from their storages.
+
+    Raises storage_log.Unlike where their storages are not those of one layer repeated."""
     result = copy.copy(high)
     share = (number - few[0]) / (few[1] - few[0])
     result.kernels = deep(low.kernels, high.kernels, few, number)
@@ -90,8 +81,10 @@ def deep_step(low: Traced, high: Traced, few: tuple[int, int], number: int) -> T
         first, last = getattr(low, name), getattr(high, name)
         setattr(result, name, round(first + (last - first) * share))
     result.layers = number
-    if high.memory is not None:
-        result.memory = line_of([low.memory, high.memory], few, number, Trace())  # type: ignore[list-item]
+    if low.memory and high.memory:
+        storages = storage_log.deep(low.memory.storages, high.memory.storages, few, number)  # type: ignore[arg-type]
+        flops, parameters = line(low.memory.flops, high.memory.flops, few, number), line(low.memory.parameters, high.memory.parameters, few, number)
+        result.memory = Trace.of_storages(storages, flops, parameters)
     return result
 
 

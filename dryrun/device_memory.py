@@ -1,22 +1,25 @@
 """What a GPU needs for a step: the traced tensors, and what comes on top of them.
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
-and the CUDA context. `fit` takes three constants from published peaks: a part that grows with the tensors, a part that
-does not, and the context, which only what the driver reports contains.
+and the CUDA context. On one GPU the allocator is replayed (see `reserved`). Elsewhere two constants of published peaks stand for it, a
+part that grows with the tensors and one that does not. A third one is the context, which only what the driver reports contains.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .hardware import GiB
 from .optimizers import Optimizer, optimizer
+from .reserved import Peak, replay
 from .setting import FP32_ADAPTERS
 from .strategies import strategy
 
 if TYPE_CHECKING:
     from .setting import Setting
+    from .storage_log import Storages
     from .workload import Traced, Workload
 
 NAMES = {"parameters": "weights", "optimizer": "optimizer state"}  # of categories, as answers call them
@@ -166,11 +169,40 @@ def _share_of_state(traced: Traced, setting: Setting) -> float:
 def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float]) -> Needed:
     """`Needed` of one rank. constants: the part "memory" of data/constants.json."""
     categories = tensors(traced, workload, setting)
+    peak = replayed(traced, workload, setting, constants)
+    if peak:
+        context, total = constants["context"] * GiB, sum(categories.values())
+        expected, least = (max(size, total) + context for size in (peak.reserved, peak.allocated))
+        # What is reserved beyond what is allocated is given back where it is needed: it grows no band.
+        grown = certain(categories) + constants[band(workload, setting, replayed=True)] * (least - certain(categories))
+        return Needed(categories, expected, max(expected, grown))
     expected = on_device(sum(categories.values()), constants, context=True, reserved=True)
     if strategy(setting.strategy).deepspeed:  # its buffers are an estimate: no published peak says how good it is
         return Needed(categories, expected, expected * constants["high_whole"])
     sure = certain(categories)
     return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure))
+
+
+@lru_cache(maxsize=64)
+def _replayed(storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], limit: int | None) -> Peak:
+    found = replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade, limit=limit)
+    return found or replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade)  # type: ignore[return-value]
+
+
+def replayed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float]) -> Peak | None:
+    """What the allocator holds on this GPU, or would on a larger one where it does not fit. None where the trace does not say in which
+    order storages come and go: on many GPUs, with states in host memory, or in kernels that a compiler makes."""
+    storages = traced.memory.storages if traced.memory else None
+    if not storages or workload.compiled or setting.gpus > 1 or setting.offload or setting.strategy:
+        return None
+    plain = {name: max(categories.get(name, 0) for _, categories in traced.memory.parts) for name in STATE}  # type: ignore[union-attr]
+    here = states(traced, workload, setting)
+    factors = tuple((name, size / plain[name]) for name, size in here.items() if plain[name])
+    logits = workload.batch * workload.length * traced.vocabulary if workload.fused_loss else 0
+    beside = round(here["parameters"]) if setting.reference else 0
+    limit = int(setting.gpu.bytes - constants["context"] * GiB) - beside if setting.gpu.bytes else None
+    found = _replayed(storages, setting.accumulation, factors, frozenset((2 * logits, 4 * logits)), limit)
+    return Peak(found.allocated + beside, found.reserved + beside)
 
 
 def certain(categories: dict[str, float]) -> float:
@@ -179,8 +211,10 @@ def certain(categories: dict[str, float]) -> float:
     return sum(categories.get(name, 0) for name in ("parameters", "optimizer", "reference weights"))
 
 
-def band(workload: Workload, setting: Setting) -> str:
+def band(workload: Workload, setting: Setting, replayed: bool = False) -> str:
     """The name of the constant by which all but the `certain` bytes grow to the upper end, for steps of this kind."""
+    if replayed:  # libraries differ in what adapters keep and in which dtype
+        return "high_replayed_adapters" if workload.rank else "high_replayed"
     if setting.gpus == 1:
         return "high"
     return "high_many_fused" if workload.compiled else "high_many_qlora" if workload.four_bit else "high_many"

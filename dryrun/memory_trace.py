@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .hardware import GiB
+from .storage_log import Storages
 
 if TYPE_CHECKING:
     from .tracker import Tracker
-
-
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
-
-
-def in_order(sizes: Mapping[str, float]) -> dict[str, float]:
-    """The categories that hold anything, in the order of `CATEGORIES`."""
-    return {category: sizes[category] for category in CATEGORIES if sizes.get(category)}
 
 
 @dataclass
@@ -30,8 +22,7 @@ class Trace:
     after_forward: dict[str, float] = field(default_factory=dict)  # of the last micro-batch, before its backward pass
     flops: dict[str, float] = field(default_factory=dict)  # forward, backward (with the recomputation), recomputation
     parts: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (peak, {category: bytes}) of each part of the step
-    ends: list[int] = field(default_factory=list)  # bytes alive at the end of each part
-    moments: list[tuple[int, int]] = field(default_factory=list)  # storages made in each part before its peak, and after it
+    storages: Storages | None = None  # that came and went, where the whole step is known
     timeline: list[dict[str, float]] = field(default_factory=list)  # {category: bytes} every `Tracker.TIMELINE_EVERY` operators
     seconds: float = 0.0  # that the tracing took
 
@@ -39,8 +30,14 @@ class Trace:
         """What the tracker saw of a step whose last part has ended."""
         self.parts = [(part.bytes, tracker.in_order(part.by_category)) for part in tracker.parts]
         self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
-        self.flops, self.timeline, self.ends = dict(tracker.flops), tracker.timeline, list(tracker.ends)
-        self.moments = list(tracker.moments)
+        self.flops, self.timeline = dict(tracker.flops), tracker.timeline
+
+    @classmethod
+    def of_storages(cls, storages: Storages, flops: dict[str, float], parameters: int = 0) -> Trace:
+        """A step of these storages."""
+        parts = storages.parts()
+        peak, categories = max(parts, key=lambda part: part[0])
+        return cls(parameters, peak, categories, flops=flops, parts=parts, storages=storages)
 
     @property
     def peak_gib(self) -> float:

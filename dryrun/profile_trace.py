@@ -15,7 +15,7 @@ from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
-from . import caches, models, step_trace
+from . import caches, models, step_trace, storage_log
 from .config_file import one_line
 from .profiles import (
     FOLDER,
@@ -23,13 +23,13 @@ from .profiles import (
     SHORTEST,
     SUFFIX,
     VARIANTS,
-    Replay,
     basis,
-    deep_parts,
     names,
     numbers,
     profile_of,
+    storages,
 )
+from .storage_log import MADE, Storages
 from .workload import Traced, Workload
 
 # (batch, length) that are solved for, and more that must come out right. Uneven lengths, so that a rounding shows.
@@ -39,7 +39,7 @@ TERMS = {1: (0, 2, 4), 2: (0, 1, 2, 3, 4, 5)}  # of `basis`
 DECODED = {1: ((1, 1),), 2: ((2, 1), (5, 1))}
 DECODED_CHECKED = {1: (), 2: ((33, 1),)}
 DECODED_TERMS = {1: (0,), 2: (0, 1)}
-DEEPER = 8  # layers of a model that must be what those of `step_trace.FEW_LAYERS` say; even as they are, for the backward pass is cut in halves
+DEEPER = 8  # layers of a model that must be what those of `step_trace.FEW_LAYERS` say
 MOST_OPERATORS = 20_000  # of a model whose layers differ, so that every layer is kept
 STATICS = ("model_class", "parameters", "trainable", "tensors", "factored", "layers", "width", "vocabulary", "tied", "heads", "split_heads",
            "cache_heads", "keys", "window_keys", "window", "state", "weight_bytes")  # fmt: skip
@@ -90,12 +90,14 @@ def check_depth(model: str, options: dict[str, Any], regime: dict[str, Any], pol
         return
     batch, length = regime["batch"][0], regime["length"][0] + 100
     values = numbers(polynomials, batch, length)
-    said = deep_parts([Replay(one, values) for one in regime["shallow"]], [one["traced"]["layers"] for one in regime["shallow"]], DEEPER)
+    few = [one["traced"]["layers"] for one in regime["shallow"]]
+    low, high = (storages(one, values) for one in regime["shallow"])
+    said = storage_log.deep(low, high, few, DEEPER)
     model_class, config = step_trace.config_of(model, length)
     workload = Workload(model, batch, length, **options)
     found = step_trace.recorded(workload, model_class, step_trace.with_layers(config, DEEPER), DEEPER).traced.memory
-    if said != found.parts:  # type: ignore[union-attr]
-        raise NotExact(f"the memory of {DEEPER} layers is not on the line of fewer: layers differ in what they run")
+    if said != found.storages:  # type: ignore[union-attr]
+        raise NotExact(f"the storages of {DEEPER} layers are not those of one layer repeated: layers differ in what they run")
 
 
 def _windows(config: Any) -> list[tuple[int, int]]:
@@ -203,12 +205,10 @@ def _taken_apart(found: step_trace.Recorded) -> tuple[dict[str, Any], list[int]]
         operators.append([*text, operator.launches, len(operator.shape), *keys])
     if len(operators) > MOST_OPERATORS:
         raise NotExact(f"{len(operators):,} operators are more than a profile takes")
-    tracked = found.tracker.storages if found.tracker else []
-    numbers += [one.bytes for one in tracked]
-    categories = [words.setdefault(one.category, len(words)) for one in tracked]
-    log = list(found.tracker.log) if found.tracker else []
-    if log:  # what comes after the last part has no peak
-        log = _tidied(log[: len(log) - log[::-1].index(0)])
+    kept = found.traced.memory.storages if found.traced.memory else None
+    numbers += [size for size, _ in kept.made] if kept else []
+    categories = [words.setdefault(category, len(words)) for _, category in kept.made] if kept else []
+    log = _relative(kept) if kept else []
     shape = {"words": list(words), "operators": operators, "categories": categories, "log": log, "free": sorted(free.items()),
              "traced": _statics(found.traced)}  # fmt: skip
     return shape, numbers
@@ -255,30 +255,23 @@ def _put_together(shape: dict[str, Any], indices: list[int | None]) -> dict[str,
                 newest = max(newest, storage)
     storages = [taken("the storages") for _ in shape["categories"]]
     return {name: shape[name] for name in ("words", "categories", "free", "traced")} | {
-        "columns": columns, "shapes": shapes, "reads": touched[0], "writes": touched[1], "storages": storages, "log": _relative(shape["log"]),
+        "columns": columns, "shapes": shapes, "reads": touched[0], "writes": touched[1], "storages": storages, "log": shape["log"],
     }  # fmt: skip
 
 
-def _relative(log: list[int]) -> list[int]:
+def _relative(kept: Storages) -> list[int]:
     """0 for a storage that is made, -1 for the end of a part, and for one that is freed how many were made after it, plus 1."""
-    found, born = [], 0
-    for number in log:
-        born = max(born, number)
-        found.append(0 if number > 0 else -1 if number == 0 else born + number + 1)
+    found, born, ends = [], 0, list(kept.ends)
+    for position, event in enumerate([*kept.events, None]):
+        while ends and ends[0] == position:
+            found.append(-1)
+            ends.pop(0)
+        if event == MADE:
+            born += 1
+            found.append(0)
+        elif event is not None:
+            found.append(born - event)
     return found
-
-
-def _tidied(log: list[int]) -> list[int]:
-    """Storages that are freed together go in any order: here in one."""
-    found: list[int] = []
-    freed: list[int] = []
-    for number in [*log, 0]:
-        if number < 0:
-            freed.append(number)
-            continue
-        found += [*sorted(freed, reverse=True), number]
-        freed = []
-    return found[:-1]
 
 
 def write(model: str, known: dict[str, Any] | None = None) -> str:

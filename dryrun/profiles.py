@@ -25,7 +25,8 @@ from typing import Any
 from . import depth
 from .fusion import eager, fused
 from .kernels import Operator
-from .memory_trace import Trace, in_order
+from .memory_trace import Trace
+from .storage_log import Storages
 from .workload import Experts, Traced, Workload
 
 FOLDER = Path(__file__).with_name("data") / "profiles"
@@ -101,12 +102,9 @@ def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
     values = numbers(profile["polynomials"], workload.batch, workload.length)
     state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
     steps = [_step(one, values, workload.compiled) for one in regime["shallow"]]
-    replays = [Replay(one, values) for one in regime["shallow"] if one["log"]]
     found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
-    if replays:
-        parts = replays[0].parts if len(replays) == 1 else deep_parts(replays, [step.layers for step in steps], number)
-        found.memory = Trace(parts=parts, flops=_flops(found))
-        found.memory.peak, found.memory.peak_by_category = max(parts, key=lambda part: part[0])
+    if found.memory:
+        found.memory.flops = _flops(found)
     return replace(found, state=state)
 
 
@@ -143,7 +141,18 @@ def _step(one: dict[str, Any], values: list[int], compiled: bool) -> Traced:
     kernels = (fused if compiled else eager)(operators)
     if not compiled:  # what only describes a tensor costs the CPU's time alone
         kernels.dispatched.update({(phase, False): count for phase, count in one["free"]})
-    return Traced(**facts, kernels=kernels)
+    memory = Trace.of_storages(storages(one, values), {}) if one["log"] else None
+    return Traced(**facts, kernels=kernels, memory=memory)
+
+
+def storages(one: dict[str, Any], values: list[int]) -> Storages:
+    """What a shallow step makes and frees."""
+    made = [(values[size], one["words"][word]) for size, word in zip(one["storages"], one["categories"], strict=True)]
+    log, born = [], 0
+    for number in one["log"]:
+        born += number == 0
+        log.append(born if number == 0 else 0 if number < 0 else number - born - 1)
+    return Storages.of_log(made, log)
 
 
 def _operators(one: dict[str, Any], values: list[int]) -> list[Operator]:
@@ -163,61 +172,3 @@ def _operators(one: dict[str, Any], values: list[int]) -> list[Operator]:
                 newest = max(newest, storage)
         found.append(Operator(words[name], words[phase], words[kind], words[dtype], flops, tuple(shape), launches, *touched))
     return found
-
-
-class Replay:
-    """What came and went in a step: {category: bytes} at every moment at which a storage was made, part by part."""
-
-    def __init__(self, one: dict[str, Any], values: list[int]) -> None:
-        sizes, words = [values[size] for size in one["storages"]], one["words"]
-        names = [words[word] for word in one["categories"]]
-        now: Counter[str] = Counter()
-        total = born = 0
-        self.moments: list[list[tuple[int, dict[str, float]]]] = [[(0, {})]]  # (bytes, {category: bytes}), at the start of a part first
-        self.made: list[list[tuple[int, int]]] = [[]]  # what was made at each moment but the first: the same in models of every depth
-        for number in one["log"]:
-            if number < 0:
-                self.moments.append([(total, dict(now))])
-                self.made.append([])
-                continue
-            storage = born - number
-            size = -sizes[storage] if number else sizes[storage]
-            now[names[storage]] += size
-            total += size
-            if not number:
-                born += 1
-                self.moments[-1].append((total, dict(now)))
-                self.made[-1].append((one["storages"][storage], one["categories"][storage]))
-        del self.moments[-1], self.made[-1]  # after the last part
-
-    @property
-    def parts(self) -> list[tuple[int, dict[str, float]]]:
-        """(peak, {category: bytes}) of each part."""
-        return [_highest(moments) for moments in self.moments]
-
-
-def deep_parts(replays: list[Replay], few: list[int], number: int) -> list[tuple[int, dict[str, float]]]:
-    """(peak, {category: bytes}) of each part of a deep model's step, given those of two shallow ones.
-
-    What is alive at a moment is a sum over layers, so it lies on a line as the model grows, counted from the start of a part or from its
-    end. Within a part each layer adds the same, so that the peak comes in the first layer or in the last one.
-    """
-    low, high = replays
-    found = []
-    for part, (first, last) in enumerate(zip(low.moments, high.moments, strict=True)):
-        a_layer = (len(last) - len(first)) // (few[1] - few[0])
-        start = 1 + _alike(low.made[part], high.made[part]) - a_layer // 2
-        end = _alike(low.made[part][::-1], high.made[part][::-1]) - a_layer // 2
-        pairs = [*zip(first[:start], last[:start], strict=False), *zip(first[::-1][:end], last[::-1][:end], strict=False)]
-        found.append(_highest([(depth.line(one[0], other[0], few, number), depth.line(one[1], other[1], few, number)) for one, other in pairs]))
-    return found
-
-
-def _alike(first: list[tuple[int, int]], last: list[tuple[int, int]]) -> int:
-    """How many of the first ones are the same in both."""
-    return next((index for index, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), min(len(first), len(last)))
-
-
-def _highest(moments: list[tuple[int, dict[str, float]]]) -> tuple[int, dict[str, float]]:
-    total, categories = max(moments, key=lambda moment: moment[0])
-    return total, in_order(categories)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter
@@ -19,6 +20,7 @@ from .fusion import eager, fused
 from .gpu_operators import GpuOperators
 from .memory_trace import Trace
 from .recorder import Recorder
+from .storage_log import Unlike
 from .tracker import Tracker
 from .workload import Experts, Traced, Workload
 
@@ -50,15 +52,14 @@ def parameters(model: str) -> int:
 
 
 def run(workload: Workload) -> Traced:
-    """Traces the workload. Where all layers are alike, a deep model is the line through two shallow ones; where they are not, or
-    where the peak would move as the model grows, every layer runs."""
+    """Traces the workload. Where all layers are alike, a deep model follows from two shallow ones; where they are not, every layer runs."""
     model_class, config = config_of(workload.model, workload.length)
     number = layers_of(config)
     few = FEW_LAYERS
     state = caches.state(model_class, config) if workload.kind == "decode" else 0
     if number > few[1] and alike(model_class, config):
         low, high = (_run(workload, model_class, with_layers(config, count), count) for count in few)
-        if low.memory is None or depth.peaks_stay(low.memory, high.memory, few, number):  # type: ignore[arg-type]
+        with contextlib.suppress(Unlike):  # layers of the same weights and attention may yet differ in what they run
             return replace(depth.deep_step(low, high, few, number), state=state)
     return replace(_run(workload, model_class, config, number), state=state)
 
@@ -118,11 +119,10 @@ def _run(workload: Workload, model_class: type[PreTrainedModel], config: Any, nu
 
 @dataclass
 class Recorded:
-    """A step that has run: its operators in order and, of a training step, the storages that came and went."""
+    """A step that has run, and its operators in order."""
 
     traced: Traced
     operators: list[Operator] = field(default_factory=list)
-    tracker: Tracker | None = None
 
 
 def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any, number: int) -> Recorded:
@@ -205,7 +205,8 @@ def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | No
         optimizer.zero_grad()
         tracker.part()
     result.memory.take(tracker)
-    found.operators, found.tracker = recorder.operators, tracker
+    result.memory.storages = tracker.storages
+    found.operators = recorder.operators
 
 
 def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, found: Recorded) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .workload import Traced, Workload
 
 TRACING = ("kernels.py", "recorder.py", "fusion.py", "workload.py", "step_trace.py", "memory_trace.py", "adapters.py", "tracing.py",
-           "tracker.py", "gpu_operators.py", "depth.py", "models.py", "config_file.py", "caches.py")  # fmt: skip
+           "tracker.py", "storage_log.py", "gpu_operators.py", "depth.py", "models.py", "config_file.py", "caches.py")  # fmt: skip
 
 
 def traced(workload: Workload) -> Traced:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
-from .memory_trace import CATEGORIES
+from .storage_log import CATEGORIES, Storages
 
 aten = torch.ops.aten
 ATTENTION_KERNELS = {
@@ -66,13 +66,11 @@ class Tracker(TorchDispatchMode):
         self.live: dict[int, LiveStorage] = {}  # id of a storage -> LiveStorage
         self.now, self.total = Counter(), 0
         self.parts: list[Peak] = []  # a Peak for each part of the step that has ended
-        self.ends: list[int] = []  # bytes that were alive when each of them ended
-        self.moments: list[tuple[int, int]] = []  # storages made in each of them before its peak, and after it
         self.flops: Counter[str] = Counter()
         self.timeline: list[dict[str, float]] = []
-        self.storages: list[LiveStorage] = []  # all that were seen, the first one with number 1
+        self.seen: list[LiveStorage] = []  # all of them, the first one with number 1
         self.log: list[int] = []  # in order: the number of a storage that was made, minus that of one that was freed, 0 at the end of a part
-        self._highest, self._born, self._born_before = Peak(0, Counter(), 0), 0, 0
+        self._highest, self._born = Peak(0, Counter(), 0), 0
         self._keeps_timeline, self._operators = timeline, 0
         self._claim("parameters", [*model.parameters(), *model.buffers()])
         self._claim("inputs", tree_leaves(inputs))
@@ -120,13 +118,23 @@ class Tracker(TorchDispatchMode):
         """The categories that hold anything, in the order of `CATEGORIES`."""
         return {category: sizes[category] for category in self.CATEGORIES if sizes[category]}
 
+    @property
+    def storages(self) -> Storages:
+        """What came and went until the last part ended. Storages that are freed together go in any order: here in one."""
+        tidied: list[int] = []
+        freed: list[int] = []
+        for number in self.log:
+            if number < 0:
+                freed.append(number)
+                continue
+            tidied += [*sorted(freed, reverse=True), number]
+            freed = []
+        return Storages.of_log([(one.bytes, one.category) for one in self.seen], tidied)
+
     def part(self) -> None:
         """Ends a part of the step: its peak goes to `parts`, and the next part starts from what is alive."""
         self.log.append(0)
         self.parts.append(self._highest)
-        self.ends.append(self.total)
-        self.moments.append((self._highest.born - self._born_before, self._born - self._highest.born))
-        self._born_before = self._born
         self._mark_peak()
 
     def _mark_peak(self) -> None:
@@ -153,7 +161,7 @@ class Tracker(TorchDispatchMode):
         self._born += 1
         reference = weakref.ref(storage, lambda _: self._free(key))
         self.live[key] = LiveStorage(storage.nbytes(), category, self._born, reference)
-        self.storages.append(self.live[key])
+        self.seen.append(self.live[key])
         self.log.append(self._born)
         self._add(category, storage.nbytes())
 

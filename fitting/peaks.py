@@ -11,6 +11,7 @@ import numpy as np
 
 from dryrun import device_memory
 from dryrun.hardware import GiB, accelerator
+from dryrun.reserved import Peak
 from dryrun.traces import traced
 
 from .held_out import fold_of
@@ -18,6 +19,8 @@ from .rows import run_of
 
 WORKSPACES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)  # GiB, tried for what comes on top of the tensors
 ROUNDINGS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)  # share
+BANDS = ("high", "high_replayed", "high_replayed_adapters", "high_many", "high_many_fused", "high_many_qlora")
+CONTEXT = {"context": 0.9}  # GiB, of a GPU whose memory the allocator fills
 LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
 
 
@@ -32,6 +35,7 @@ class Peaks:
     measured: list = field(default_factory=list)  # bytes
     context: list = field(default_factory=list)  # whether the CUDA context is in the published figure
     reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
+    replayed: list = field(default_factory=list)  # reserved.Peak of the allocator's replay, or None
     bands: list = field(default_factory=list)  # the name of the band that each belongs to
     failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, certain ones, bytes of the GPU)]}
 
@@ -43,6 +47,7 @@ class Peaks:
         try:
             workload, setting = run_of(row)
             categories = device_memory.tensors(traced(workload), workload, setting)
+            replayed = device_memory.replayed(traced(workload), workload, setting, CONTEXT)
         except Exception:  # `predictable` names the row
             return
         driver = driver_gib(row)
@@ -54,20 +59,23 @@ class Peaks:
         self.measured.append(size * GiB)
         self.context.append(kind[0])
         self.reserved.append(kind[1])
-        self.bands.append(device_memory.band(workload, setting))
+        self.replayed.append(replayed)
+        self.bands.append(device_memory.band(workload, setting, replayed is not None))
 
     def add_failed(self, row):
         """Adds a step that ran out of memory."""
         with contextlib.suppress(Exception):  # `predictable` names the row
             workload, setting = run_of(row)
             categories = device_memory.tensors(traced(workload), workload, setting)
+            replayed = device_memory.replayed(traced(workload), workload, setting, CONTEXT)
             tensors, size = sum(categories.values()), accelerator(row["gpu"]).bytes
-            self.failed[device_memory.band(workload, setting)].append((tensors, device_memory.certain(categories), size))
+            band = device_memory.band(workload, setting, replayed is not None)
+            self.failed[band].append((replayed or tensors, device_memory.certain(categories), size))
 
     def predicted(self, constants):
         """Bytes of each peak."""
-        found = zip(self.tensors, self.context, self.reserved, strict=True)
-        return np.array([device_memory.on_device(total, constants, context=c, reserved=r) for total, c, r in found])
+        found = zip(self.replayed, self.tensors, self.context, self.reserved, strict=True)
+        return np.array([_bytes(peak or total, constants, context=c, reserved=r) for peak, total, c, r in found])
 
     def errors(self, constants):
         """Logarithm of predicted over published, of each peak."""
@@ -77,6 +85,13 @@ class Peaks:
         """By how much the bytes that are not certain must grow to reach each published peak."""
         sure = np.array(self.certain)
         return (np.array(self.measured) - sure) / (self.predicted(constants) - sure)
+
+
+def _bytes(held, constants, *, context, reserved):
+    """Bytes of a peak: of what the replay says, or of that many bytes of tensors."""
+    if isinstance(held, Peak):
+        return (held.reserved if reserved else held.allocated) + context * constants["context"] * GiB
+    return device_memory.on_device(held, constants, context=context, reserved=reserved)
 
 
 def peaks(rows):
@@ -104,10 +119,10 @@ def memory_constants(data):
     """Constants of the peaks on one GPU, and `high`: by how much all but the certain bytes grow to hold nineteen of twenty peaks
     that were not fitted.
 
-    Many GPUs have bands of their own: published peaks under FSDP hold more than the shards and the gathered layers. Steps
-    with fused kernels have another one, because what these keep differs by library, and so has QLoRA. A band also reaches
-    above every published step of its kind that ran out of memory; one of many GPUs at least as far as that of one GPU: its
-    rows come from few sources.
+    Steps whose allocator is replayed have bands of their own, without adapters and with them. So have many GPUs: published peaks
+    under FSDP hold more than the shards and the gathered layers. Steps with fused kernels have another one, because what these keep
+    differs by library, and so has QLoRA. A band also reaches above every published step of its kind that ran out of memory; one of many
+    GPUs at least as far as that of one GPU: its rows come from few sources.
     """
     one = np.array([row["gpus"] == 1 for row in data.rows])
     bands = np.array(data.bands)
@@ -119,13 +134,14 @@ def memory_constants(data):
         errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
     found = fit_memory(data, one)
     found["high_whole"] = round(float(np.exp(-np.quantile(errors[one], 0.05))), 3)  # of all bytes, where none are certain
-    for name in ("high", "high_many", "high_many_fused", "high_many_qlora"):
+    for name in BANDS:
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
         for total, sure, size in data.failed[name]:
-            expected = device_memory.on_device(total, found, context=True, reserved=True)
+            expected = _bytes(total, found, context=True, reserved=not isinstance(total, Peak))
             above.append(1.001 * (size - sure) / (expected - sure))
-        found[name] = round(max([1.0, *above, found.get("high", 1.0)]), 3)
+        least = found["high"] if name.startswith("high_many") else 1.0
+        found[name] = round(max([1.0, *above, least]), 3)
         found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
     return found
 

@@ -239,7 +239,9 @@ logs = {unseen: [math.log(getattr(one, field) / MEASURED[one.id]) for one in JUD
         for unseen, field in (("fold", "fold"), ("source", "seconds"), ("family", "family"))}
 ROWS = {row["id"]: row for row in published.rows()}
 reached = judged.medians([ROWS[one.id] for one in JUDGED], [one.klass for one in JUDGED], logs)
-peak = [100 * abs(math.exp(error) - 1) for error in timing.fitted()["memory"]["errors"]]
+of_memory = timing.fitted()["memory"]
+peak = [100 * abs(math.exp(error) - 1)
+        for kind in ("", "_replayed", "_replayed_adapters") for error in of_memory[f"errors{kind}"]]
 memory = {"what": "the peak memory on one GPU", "asked": 5, "fold": statistics.median(peak)}
 memory |= {"source": None, "family": None}
 table("asked", "Median error that was asked for before the fit, and what came out",
@@ -289,9 +291,9 @@ plt.show()
 #
 # The ladder of an 8B fine-tuning, one sequence of 4,096 tokens: each rung needs less memory
 # than the one above. Memory is what the trace holds at the peak, plus what GPUs show on top
-# of tensors: the CUDA context, workspaces, and blocks that the allocator cannot fill. That
-# part is fitted on published peaks and has a band too, so there are three answers: it fits,
-# it may fit, it does not.
+# of tensors: the CUDA context, workspaces, and gaps between blocks of the allocator, which is
+# [replayed](reserved_memory.ipynb). Published programs keep other tensors, so memory has a band too, and
+# there are three answers: it fits, it may fit, it does not.
 
 # %%
 LADDER = {

@@ -1,0 +1,182 @@
+"""The storages that a step makes and frees, in order; and those of a deep model, from two shallow ones.
+
+A step runs its layers one after the other, so its events repeat, layer by layer, within each of its sections: the weights that are
+there when it starts, the optimizer's state, the forward pass, the backward pass, the optimizer's step. A deeper model repeats them
+more often. Which storage an event frees is on a line too, from the first layer to the last one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
+
+Kind = tuple[bool, int, str]  # of an event: (whether it makes a storage, bytes more, category)
+Event = tuple[Kind, int]
+DIFFER = "layers differ in what they run"
+MADE = -1  # an event that makes the next storage; any other is the number of the storage that it frees
+CLAIMED = ("parameters", "inputs", "optimizer")  # categories of what is there before the first operator, in this order
+
+
+def in_order(sizes: Mapping[str, float]) -> dict[str, float]:
+    """The categories that hold anything, in the order of `CATEGORIES`."""
+    return {category: sizes[category] for category in CATEGORIES if sizes.get(category)}
+
+
+class Unlike(ValueError):
+    """The events of two models are not those of one layer repeated: their layers differ in what they run."""
+
+
+@dataclass(frozen=True)
+class Storages:
+    """What a step makes and frees. `made` holds (bytes, category) in the order in which storages are made, from number 0."""
+
+    made: list[tuple[int, str]]
+    events: list[int]
+    ends: list[int]  # how many events there are before each end of a part: forward, two halves of backward, step
+
+    def __hash__(self) -> int:
+        return id(self)  # for caches: nothing here is changed
+
+    @classmethod
+    def of_log(cls, made: list[tuple[int, str]], log: Iterable[int]) -> Storages:
+        """log: the number of a storage that is made, from 1, minus that of one that is freed, 0 at the end of a part."""
+        events: list[int] = []
+        ends = []
+        for number in log:
+            if number:
+                events.append(MADE if number > 0 else -number - 1)
+            else:
+                ends.append(len(events))
+        return cls(made, events[: ends[-1]], ends)  # what comes after the last part has no peak
+
+    def changes(self) -> Iterator[tuple[int, str]]:
+        """(bytes more, category) of each event."""
+        born = 0
+        for event in self.events:
+            size, category = self.made[born if event == MADE else event]
+            born += event == MADE
+            yield size if event == MADE else -size, category
+
+    def parts(self) -> list[tuple[int, dict[str, float]]]:
+        """(peak, {category: bytes}) of each part. What is alive when a part starts belongs to it."""
+        totals = [0, *accumulate(size for size, _ in self.changes())]  # after so many events
+        peaks = [max(range(first, last + 1), key=totals.__getitem__) for first, last in pairwise([0, *self.ends])]
+        now: Counter[str] = Counter()
+        found: dict[int, dict[str, float]] = {0: {}}
+        for position, (size, category) in enumerate(self.changes(), 1):
+            now[category] += size
+            if position in peaks:
+                found[position] = dict(now)
+        return [(totals[peak], in_order(found[peak])) for peak in peaks]
+
+    def sections(self) -> list[int]:
+        """Where each section starts, and the end of the last one."""
+        started = 0
+        starts = []
+        for category in CLAIMED:
+            starts.append(started)
+            while started < len(self.events) and self.events[started] == MADE and self.made[started][1] == category:
+                started += 1
+        forward, _half, backward, step = self.ends
+        return [*starts, started, forward, backward, step]
+
+    def kinds(self) -> list[Kind]:
+        """`Kind` of each event."""
+        return [(event == MADE, *change) for event, change in zip(self.events, self.changes(), strict=True)]
+
+
+def deep(low: Storages, high: Storages, layers: Sequence[int], number: int) -> Storages:
+    """The storages of a model of `number` layers, given those of models of two depths. Raises Unlike."""
+    extra, more = layers[1] - layers[0], number - layers[0]
+    kinds = low.kinds(), high.kinds()
+    deep_kinds: list[Kind] = []
+    events: list[int] = []
+    ends = []
+    for bounds in zip(pairwise(low.sections()), pairwise(high.sections()), strict=True):
+        pair = [list(zip(kind[slice(*bound)], one.events[slice(*bound)], strict=True)) for kind, one, bound in zip(kinds, (low, high), bounds, strict=True)]
+        for period, first, last in _stretches(pair[0], pair[1], extra):
+            for kind, event in _stretched(first, last, period, extra, more):
+                deep_kinds.append(kind)
+                events.append(event)
+        ends.append(len(events))
+    *_, forward, backward, step = ends
+    halves = low.ends[1] - low.ends[0], high.ends[1] - high.ends[0]
+    back = number - number // 2 - layers[0] // 2  # layers more in the first half of the backward pass, which the middle one is in
+    half = halves[0] + (halves[1] - halves[0]) * back // (layers[1] // 2 - layers[0] // 2)
+    made = [(size, category) for makes, size, category in deep_kinds if makes]
+    return Storages(made, events, [forward, forward + half, backward, step])
+
+
+def _stretches(low: list[Event], high: list[Event], extra: int) -> Iterator[tuple[int, list[Event], list[Event]]]:
+    """(events of a layer, events of the model of few layers, those of the one of more) of each stretch in which one layer repeats."""
+    while True:
+        alike = _alike(low, high)
+        if alike == len(low) == len(high):
+            yield 0, low, high
+            return
+        rest = low[alike:]
+        most = (len(high) - len(low)) // extra
+        # How well the events go on where so many of each layer more are left out: the best is to the end.
+        tried = [(*_goes_on(rest, high[alike + extra * period :]), -period) for period in range(1, most + 1)]
+        period = -max(tried, default=(False, 0, 0))[-1]
+        if not period:
+            raise Unlike(f"{DIFFER}: {extra} more add {len(high) - len(low)} events")
+        yield period, low[:alike], high[: alike + extra * period]
+        low, high = rest, high[alike + extra * period :]
+        if not low and not high:
+            return
+
+
+def _stretched(low: list[Event], high: list[Event], period: int, extra: int, more: int) -> Iterator[Event]:
+    """The events of a stretch in a model with `more` layers than that of `low`."""
+    if not period:
+        yield from (_on_line(*pair, more, extra) for pair in zip(low, high, strict=True))
+        return
+    start = len(low) - _alike(low[::-1], high[::-1])  # what repeats starts here
+    last_before = [_before_the_new(low, high, range(start + phase, len(low), period), extra) for phase in range(period)]
+    longer = more * period
+    for position in range(len(low) + longer):
+        before = last_before[(position - start) % period] if position >= start else position
+        if position <= before:
+            yield _on_line(low[position], high[position], more, extra)
+        elif position >= before + longer:
+            yield _on_line(low[position - longer], high[position - longer + extra * period], more, extra)
+        else:
+            first = _on_line(low[before], high[before], more, extra)
+            last = _on_line(low[before], high[before + extra * period], more, extra)
+            yield _on_line(first, last, (position - before) // period, more)
+
+
+def _before_the_new(low: list[Event], high: list[Event], repeats: range, extra: int) -> int:
+    """After which of the same events of `low` those of more layers go: in `high` what they free lies on a line. The first layer or the
+    last one may free what no other does."""
+    for position in sorted(repeats, key=lambda one: abs(2 * one - repeats.start - len(low))):
+        freed = [high[position + layer * repeats.step][1] for layer in range(extra + 1)]
+        if len({later - sooner for sooner, later in pairwise(freed)}) == 1:
+            return position
+    raise Unlike(f"{DIFFER}: none repeats another")
+
+
+def _goes_on(first: list[Event], last: list[Event]) -> tuple[bool, int]:
+    """(whether all are of the same kind, how many of the first ones are)."""
+    alike = _alike(first, last)
+    return alike == len(first) == len(last), alike
+
+
+def _on_line(first: Event, last: Event, more: int, extra: int) -> Event:
+    """The event that frees a storage between, or beyond, those that these two free."""
+    (kind, one), (_, other) = first, last
+    step, rest = divmod((other - one) * more, extra)
+    if rest:
+        raise Unlike(f"{DIFFER}: what they free lies on no line")
+    return kind, one + step
+
+
+def _alike(first: list[Event], last: list[Event]) -> int:
+    """How many of the first ones are of the same kind."""
+    pairs = enumerate(zip(first, last, strict=False))
+    return next((index for index, (one, other) in pairs if one[0] != other[0]), min(len(first), len(last)))

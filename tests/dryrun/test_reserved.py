@@ -1,0 +1,120 @@
+"""The allocator's replay: its rules, the storages of deep models, and what an H100 and an H200 reserved."""
+
+import pytest
+
+from dryrun import Cluster, Job, device_memory, profiles, step_trace, storage_log, timing
+from dryrun.allocator import MIB, Allocator, OutOfMemory
+from dryrun.answer import of_job
+from dryrun.reserved import replay
+from dryrun.storage_log import MADE, Storages
+from dryrun.workload import Workload
+from gpu_steps import compared
+
+
+def test_small_blocks_share_a_segment_of_2_mib_and_middle_ones_one_of_20():
+    allocator = Allocator()
+    for _ in range(4):
+        allocator.take(MIB // 2)
+    assert allocator.reserved == 2 * MIB
+    allocator.take(5 * MIB)
+    allocator.take(6 * MIB)
+    assert allocator.reserved == 22 * MIB
+    allocator.take(11 * MIB + 1)
+    assert allocator.reserved == 34 * MIB  # rounded to 2 MiB
+
+
+def test_sizes_are_rounded_to_512_bytes():
+    allocator = Allocator()
+    allocator.take(1)
+    allocator.take(513)
+    assert allocator.allocated == 512 + 1024
+
+
+def test_the_smallest_free_block_that_is_large_enough_is_taken_and_split():
+    allocator = Allocator()
+    large, keep, small = allocator.take(40 * MIB), allocator.take(12 * MIB), allocator.take(30 * MIB)
+    allocator.give(large)
+    allocator.give(small)
+    taken = allocator.take(20 * MIB)
+    assert taken.address == small.address and allocator.reserved == 82 * MIB
+    assert allocator.take(10 * MIB).address == taken.address + 20 * MIB
+    assert keep.size == 12 * MIB
+
+
+def test_free_neighbors_are_joined():
+    allocator = Allocator()
+    blocks = [allocator.take(4 * MIB) for _ in range(5)]
+    for block in (blocks[1], blocks[3], blocks[2]):
+        allocator.give(block)
+    assert allocator.take(12 * MIB).address == blocks[1].address and allocator.reserved == 20 * MIB
+
+
+def test_a_full_gpu_gives_back_segments_that_hold_nothing_and_gaps_stay():
+    allocator = Allocator(limit=100 * MIB)
+    allocator.give(allocator.take(60 * MIB))
+    allocator.take(80 * MIB)
+    assert allocator.reserved == 80 * MIB and allocator.retries == 1
+    gaps = Allocator(limit=40 * MIB)
+    blocks = [gaps.take(5 * MIB) for _ in range(8)]
+    for block in blocks[::2]:
+        gaps.give(block)
+    with pytest.raises(OutOfMemory):  # 20 MiB are free, in pieces
+        gaps.take(8 * MIB)
+
+
+@pytest.mark.parametrize("number", [5, 8])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("qwen3-0.6b", {"rank": 16, "targets": "all linear", "checkpointing": 1}), ("gpt2", {})],  # GPT-2's first layer frees what no other does
+)
+def test_the_storages_of_a_deep_model_follow_from_two_shallow_ones(model, options, number):
+    workload = Workload(model, 2, 70, **options)
+    model_class, config = step_trace.config_of(model, workload.length)
+    low, high, whole = (
+        step_trace.recorded(workload, model_class, step_trace.with_layers(config, layers), layers).traced.memory.storages
+        for layers in (2, 4, number)
+    )
+    assert storage_log.deep(low, high, (2, 4), number) == whole
+
+
+def test_layers_that_differ_are_refused_and_every_layer_is_traced():
+    workload = Workload("smollm3-3b", 1, 64)
+    model_class, config = step_trace.config_of(workload.model, workload.length)
+    low, high = (
+        step_trace.recorded(workload, model_class, step_trace.with_layers(config, layers), layers).traced.memory.storages
+        for layers in (2, 4)
+    )
+    with pytest.raises(storage_log.Unlike, match="layers differ in what they run"):
+        storage_log.deep(low, high, (2, 4), 8)
+
+
+def test_gradients_of_later_micro_batches_are_added_to_those_of_the_first():
+    storages = Storages(
+        [(40 * MIB, "parameters"), (30 * MIB, "activations"), (40 * MIB, "gradients")],
+        [MADE, MADE, MADE, 1, 2],
+        [2, 3, 4, 5],
+    )
+    once, twice = replay(storages), replay(storages, accumulation=2)
+    assert twice.allocated - once.allocated == 40 * MIB
+
+
+def _measured(file, gpu):
+    for row in compared.read(compared.MEASURED / file, gpu)[2]:
+        job = Job(row.step.model, batch=row.step.batch, length=row.step.length, **row.step.options) if row.step.kind == "train" else None
+        if job and row.ran and not job.compiled and profiles.profiled(job.workload()):
+            asked = of_job(job, Cluster(gpu))
+            yield row, device_memory.replayed(asked.traced, asked.workload, asked.setting, timing.fitted()["memory"])
+
+
+@pytest.mark.parametrize(("file", "gpu"), [("nvidia-h100-80gb-hbm3.jsonl", "h100-sxm5"), ("nvidia-h200.jsonl", "h200-sxm")])
+def test_what_our_gpus_reserved_for_full_fine_tuning_is_replayed(file, gpu):
+    found = [peak.reserved / row.measured["reserved"] for row, peak in _measured(file, gpu) if "method" not in row.step.options]
+    close = [ratio for ratio in found if abs(ratio - 1) < 0.02]
+    assert len(found) >= 6 and len(close) >= 0.7 * len(found), found
+
+
+def test_a_step_that_is_replayed_out_of_memory_does_not_fit():
+    answer = of_job(Job("llama3.2-1b", batch=4, length=2048), Cluster("rtx-3090"))
+    assert not answer.needed.fits(24 * 2**30) and answer.needed.expected > 24 * 2**30
+    fits = of_job(Job("llama3.2-1b", batch=1, length=512), Cluster("rtx-3090"))
+    assert fits.needed.fits(24 * 2**30)
