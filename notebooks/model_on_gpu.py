@@ -51,7 +51,6 @@ from evidence.session import prepare
 prepare(PINS)
 
 # %%
-import copy
 import logging
 import warnings
 
@@ -65,7 +64,7 @@ from dryrun import device_memory, timing
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
 from dryrun.timing import generation
-from dryrun.setting import Setting
+from dryrun.setting import FP32_ADAPTERS, Setting
 from dryrun.traces import traced
 from dryrun.workload import Workload
 from evidence import plots
@@ -155,34 +154,24 @@ table("methods", "The first method that fits, fine-tuning on 1 x 4,096 tokens",
 # The trace above has adapters in the 16 bits of the model. The program of the recipe has
 # them in fp32, as peft makes them, and so their gradients and both moments of AdamW. It
 # adds up the gradients of 16 conversations, so they are there from the second one on, under
-# its logits. Both are counted here. A test runs the program on fake tensors and compares.
+# its logits. `state` and `accumulation` say both. A test runs the program on fake tensors and compares.
 
 # %%
 RECIPE = Workload("qwen3-8b", 1, 2048, checkpointing=1, rank=16, targets="all linear", four_bit=True)
 
 
-def of_the_program(what):
-    """The trace with fp32 adapters, their gradients through all micro-batches, and fp32 moments."""
-    trained = copy.copy(what)
-    trained.memory = copy.copy(what.memory)
-    fp32 = {"gradients": 4 * what.trainable, "optimizer": 8 * what.trainable}
-    trained.memory.parts = [(peak, parts | fp32 | {"parameters": parts["parameters"] + 2 * what.trainable})
-                            for peak, parts in what.memory.parts]
-    return trained
-
-
 def needed_by(workload, setting):
-    return device_memory.needed(of_the_program(traced(workload)), workload, setting, timing.fitted()["memory"])
+    return device_memory.needed(traced(workload), workload, setting, timing.fitted()["memory"])
 
 
 # %% [markdown]
-# So memory is that of the program, on top of it what GPUs show beside tensors. Speed is that
-# of the trace: the products are the same.
+# Memory is that of the program, and what its allocator [reserves](reserved_memory.ipynb) beside it. Speed is
+# that of the trace: the products are the same.
 
 # %%
 at_work = {}
 for gpu in GPUS:
-    setting = Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16)
+    setting = Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16, state=FP32_ADAPTERS)
     at_work[gpu] = answer(RECIPE, setting).prediction, needed_by(RECIPE, setting)
 
 
@@ -214,7 +203,7 @@ for name, what, on, unit, least, most in (
 
 # %%
 LOSSES = {"whole": ({}, (2048, 4096, 8192, 16384)), "in chunks": ({"fused_loss": True}, (4096, 8192, 16384))}
-SIZES = (16, 24, 32)
+SIZES = {16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090"}
 
 
 def fits(needed, size):
@@ -223,16 +212,17 @@ def fits(needed, size):
 
 def row_of_length(method, loss, length, **options):
     asked = Workload("qwen3-8b", 1, length, checkpointing=1, rank=16, targets="all linear", **options)
-    needed = needed_by(asked, Setting(gpu="rtx-4090", precision="bf16"))
-    return {"tokens": f"{length:,}", "method": method, "loss": loss, "needed": needed.expected / 2**30} | {
-        f"on{size}": fits(needed, size) for size in SIZES}
+    needed = {size: needed_by(asked, Setting(gpu=gpu, accumulation=16, state=FP32_ADAPTERS))
+              for size, gpu in SIZES.items()}
+    return {"tokens": f"{length:,}", "method": method, "loss": loss, "needed": needed[24].expected / 2**30} | {
+        f"on{size}": fits(needed[size], size) for size in SIZES}
 
 
 lengths = [row_of_length("QLoRA", loss, length, four_bit=True, **options)
            for loss, (options, asked) in LOSSES.items() for length in asked]
 lengths += [row_of_length("LoRA, bf16", loss, 2048, **options) for loss, (options, _) in LOSSES.items()]
 table("recipe-lengths", "Fine-tuning Qwen3-8B, one conversation at a time, rank 16, activation checkpointing",
-      {"tokens": "Tokens", "method": "Method", "loss": "Loss", "needed": "On the GPU, GiB"}
+      {"tokens": "Tokens", "method": "Method", "loss": "Loss", "needed": "On 24 GB, GiB"}
       | {f"on{size}": f"{size} GB" for size in SIZES}, lengths, kind="predicted")
 
 # %% [markdown]
