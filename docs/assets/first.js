@@ -1,7 +1,11 @@
-// What must be decided before the first paint: the colors, the machine and the GPU that the reader chose. Loaded in <head>.
+// What must be decided before the first paint: the colors, the machine and the GPU that the address names or the reader chose. In <head>.
 {
   const root = document.documentElement
   const stored = name => { try { return localStorage.getItem(name) } catch { return null } }
   root.className = "js"
-  for (const name of ["scheme", "machine", "gpu"]) if (stored(name)) root.dataset[name] = stored(name)
+  const asked = new URLSearchParams(location.search)
+  for (const name of ["scheme", "machine", "gpu"]) {
+    const value = (name !== "scheme" && asked.get(name)) || stored(name)
+    if (value) root.dataset[name] = value
+  }
 }

@@ -13,7 +13,14 @@
 
   // The machine that figures were measured on, and the GPU that they are predicted for: only those that the page has, and
   // only where there are two. The first is what the page shows without a choice.
+  // `?gpu=t4` in the address of a page that has the T4 goes before what was chosen, and what is chosen stands there to be shared.
   const choices = { machine: "[data-on]", gpu: "[data-for]" }
+  const asked = new URLSearchParams(location.search)
+  const chosen = name => offered[`${name}s`]?.split(" ").includes(asked.get(name)) ? asked.get(name) : stored(name)
+  const share = (name, value) => {
+    asked.set(name, value)
+    history.replaceState(history.state, "", `?${asked}${location.hash}`)
+  }
   const offered = document.querySelector(".verified")?.dataset ?? {}
   const show = (name, value) => {
     choose(name, value) // what a page does not have, it shows as the first (evidence/site/context.py)
@@ -26,14 +33,18 @@
   for (const name in choices) {
     const select = document.getElementById(name), names = offered[`${name}s`]?.split(" ") ?? []
     select?.replaceChildren(...names.flatMap(one => [...select.options].filter(option => option.value === one)))
-    show(name, stored(name))
-    document.getElementById(name)?.addEventListener("change", event => { show(name, event.target.value); store(name, event.target.value) })
+    show(name, chosen(name))
+    if (!stored(name) && chosen(name)) store(name, chosen(name)) // who follows an address goes on with its GPU
+    document.getElementById(name)?.addEventListener("change", ({ target: { value } }) => { show(name, value); store(name, value); share(name, value) })
   }
   const again = () => {
-    for (const name in choices) show(name, stored(name))
+    for (const name in choices) show(name, chosen(name))
     choose("scheme", stored("scheme"))
   }
-  addEventListener("storage", again) // chosen in another tab
+  addEventListener("storage", ({ key }) => { // chosen in another tab
+    if (asked.has(key) && stored(key)) share(key, stored(key))
+    again()
+  })
   addEventListener("pageshow", event => { if (event.persisted) again() }) // on another page, before one came back to this
 
   const drawer = document.getElementById("__drawer")

@@ -59,6 +59,24 @@ def test_the_gpu_of_the_predictions_is_chosen_beside_the_machine(two_machines, s
     assert small_tab.evaluate(VALUES) == ["does not apply"]
 
 
+def test_an_address_carries_the_gpu_to_somebody_else_and_not_over_what_they_chose(two_machines, small_tab):
+    predicted = f"{two_machines.address}predicted/"
+    small_tab.goto(predicted)
+    small_tab.select_option("#gpu", "t4")
+    assert small_tab.url == f"{predicted}?gpu=t4"
+    with tab() as opened:
+        opened.goto(small_tab.url)
+        assert opened.input_value("#gpu") == "t4" and opened.evaluate(VALUES) == ["no clear change"]
+        opened.goto(predicted)  # goes on with it
+        assert opened.input_value("#gpu") == "t4"
+        opened.goto(f"{predicted}?gpu=v100")
+        assert opened.evaluate(VALUES) == ["does not apply"]
+        opened.goto(predicted)
+        assert opened.input_value("#gpu") == "t4"
+        opened.goto(f"{predicted}?gpu=h300")  # no GPU of this page
+        assert opened.input_value("#gpu") == "t4" and opened.evaluate(VALUES) == ["no clear change"]
+
+
 def test_a_switch_stands_only_on_pages_where_it_changes_something(two_machines, small_tab):
     def switches():
         return [small_tab.locator(name).is_visible() for name in ("#machine", "#gpu")]
