@@ -134,6 +134,7 @@ for name, sentence, value, unit, least, most in (
 #
 # - **Believe the memory of full fine-tuning**, gaps included, where the program is plain PyTorch as here.
 # - **Adapters take somewhat more** than replayed: under autocast PEFT keeps wider copies, which the trace lacks.
+#   Why the mixture of experts takes so much more we do not know.
 # - **Gaps are largest with long sequences and checkpointing.** `PYTORCH_ALLOC_CONF=expandable_segments:True`
 #   is made against them; it is not replayed.
 # - **A full GPU reserves less.** Before it gives up, the allocator returns what it does not use. `dryrun` replays
