@@ -40,7 +40,7 @@ class Allocator:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
-        self.reserved = self.most = self.allocated = self.most_allocated = self.retries = 0
+        self.reserved = self.most = self.allocated = self.most_allocated = 0
         self._pools: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])  # free blocks, small and large: (size, address)
         self._blocks: dict[int, Block] = {}  # free ones by address
         self._next = 0  # address of the next segment
@@ -76,14 +76,13 @@ class Allocator:
     def _segment(self, size: int) -> Block:
         wanted = SMALL_SEGMENT if size <= SMALL else SEGMENT if size < LARGE else -(-size // SEGMENT_ROUNDED) * SEGMENT_ROUNDED
         if self.limit is not None and self.reserved + wanted > self.limit:
-            self.retries += 1
             self._release()
             if self.reserved + wanted > self.limit:
                 raise OutOfMemory(f"{wanted / MIB:,.0f} MiB more than the {self.reserved / MIB:,.0f} MiB that are reserved")
         self.reserved += wanted
         self.most = max(self.most, self.reserved)
         block = Block(self._next, wanted, size <= SMALL)
-        self._next += wanted + SEGMENT_ROUNDED  # a gap, so that small and large segments never touch
+        self._next += wanted
         return block
 
     def _release(self) -> None:

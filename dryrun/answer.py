@@ -119,21 +119,27 @@ def _network(cluster: Cluster) -> float:
 
 def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Answer:
     what = traced(workload)
-    needed = device_memory.needed(what, workload, setting, timing.fitted()["memory"])
+    engine = _engine(workload, setting) if setting.answers else {}
+    needed = device_memory.needed(what, workload, setting, timing.fitted()["memory"], sum(engine.values()))
     found = timing.prediction(what, workload, setting, constants)
-    if setting.answers:
-        needed, found = _with_engine(needed, found, workload, setting)
+    if engine:
+        needed, found = _with_engine(engine, needed, found, workload, setting)
     return Answer(workload, setting, what, needed, found, constants)
 
 
+def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
+    """{what: bytes} that an engine on the same GPU holds, for its own sequences alone."""
+    sequences = workload.batch * setting.accumulation
+    engine = traced(Workload(workload.model, sequences, 1, kind="decode", compiled=True))
+    return {"engine's weights": 2 * engine.parameters, "engine's caches": sequences * engine.cache(workload.length)}
+
+
 def _with_engine(
-    needed: device_memory.Needed, found: timing.Prediction, workload: Workload, setting: Setting
+    held: dict[str, float], needed: device_memory.Needed, found: timing.Prediction, workload: Workload, setting: Setting
 ) -> tuple[device_memory.Needed, timing.Prediction]:
-    """The same with an engine that writes the answers on this GPU, of its own sequences alone, before the step."""
+    """The same with an engine that writes the answers on this GPU before the step."""
     sequences = workload.batch * setting.accumulation
     prompt = max(1, workload.length - setting.answers)
-    engine = traced(Workload(workload.model, sequences, 1, kind="decode", compiled=True))
-    held = {"engine's weights": 2 * engine.parameters, "engine's caches": sequences * engine.cache(workload.length)}
     written = timing.generation(workload.model, prompt, setting.answers, setting.gpu, batch=sequences)
     seconds = found.seconds + written.seconds
     parts = found.parts | {"writing answers": written.seconds}

@@ -1,7 +1,7 @@
 """What a GPU needs for a step: the traced tensors, and what comes on top of them.
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
-and the CUDA context. On one GPU the allocator is replayed (see `reserved`). Elsewhere two constants of published peaks stand for it, a
+and the CUDA context. On one GPU the allocator is replayed (see `reserved`), but for compiled steps and offload. Elsewhere two constants of published peaks stand for it, a
 part that grows with the tensors and one that does not. A third one is the context, which only what the driver reports contains.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .hardware import GiB
 from .optimizers import Optimizer, optimizer
-from .reserved import Peak, replay
+from .reserved import OF_HOPPER, TRAINED, WORKSPACE, Peak, replay
 from .setting import FP32_ADAPTERS
 from .strategies import strategy
 
@@ -166,10 +166,10 @@ def _share_of_state(traced: Traced, setting: Setting) -> float:
     return (body / setting.pipeline + ends) / setting.tensor
 
 
-def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float]) -> Needed:
-    """`Needed` of one rank. constants: the part "memory" of data/constants.json."""
+def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0) -> Needed:
+    """`Needed` of one rank. constants: the part "memory" of data/constants.json. beside: bytes that others hold on the GPU, not counted."""
     categories = tensors(traced, workload, setting)
-    peak = replayed(traced, workload, setting, constants)
+    peak = replayed(traced, workload, setting, constants, beside)
     if peak:
         context, total = constants["context"] * GiB, sum(categories.values())
         expected, least = (max(size, total) + context for size in (peak.reserved, peak.allocated))
@@ -183,26 +183,40 @@ def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict
     return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure))
 
 
-@lru_cache(maxsize=64)
-def _replayed(storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], limit: int | None) -> Peak:
-    found = replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade, limit=limit)
-    return found or replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade)  # type: ignore[return-value]
-
-
-def replayed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float]) -> Peak | None:
-    """What the allocator holds on this GPU, or would on a larger one where it does not fit. None where the trace does not say in which
-    order storages come and go: on many GPUs, with states in host memory, or in kernels that a compiler makes."""
+def replayed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0) -> Peak | None:
+    """What the allocator holds on this GPU beside that many bytes, or would on a larger one where it does not fit. None where the trace
+    does not say in which order storages come and go: on many GPUs, with states in host memory, or in kernels that a compiler makes."""
     storages = traced.memory.storages if traced.memory else None
     if not storages or workload.compiled or setting.gpus > 1 or setting.offload or setting.strategy:
         return None
-    plain = {name: max(categories.get(name, 0) for _, categories in traced.memory.parts) for name in STATE}  # type: ignore[union-attr]
     here = states(traced, workload, setting)
-    factors = tuple((name, size / plain[name]) for name, size in here.items() if plain[name])
-    logits = workload.batch * workload.length * traced.vocabulary if workload.fused_loss else 0
-    beside = round(here["parameters"]) if setting.reference else 0
-    limit = int(setting.gpu.bytes - constants["context"] * GiB) - beside if setting.gpu.bytes else None
-    found = _replayed(storages, setting.accumulation, factors, frozenset((2 * logits, 4 * logits)), limit)
-    return Peak(found.allocated + beside, found.reserved + beside)
+    plain = {name: max(categories.get(name, 0) for _, categories in traced.memory.parts) for name in here}  # type: ignore[union-attr]
+    factors = {name: size / plain[name] for name, size in here.items() if plain[name]}
+    if setting.state == FP32_ADAPTERS:  # of the weights these alone are wider than traced
+        factors |= {"parameters": 1, TRAINED: 2}
+    logits = workload.batch * workload.length * traced.vocabulary
+    unmade = frozenset((2 * logits, 4 * logits) if workload.fused_loss else ())
+    held = round(here["parameters"]) if setting.reference else 0
+    limit = int(_usable(setting) - constants["context"] * GiB - held - beside) if setting.gpu.bytes else None
+    found = _replayed(storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting), limit)
+    return Peak(found.allocated + held, found.reserved + held)
+
+
+@lru_cache(maxsize=64)
+def _replayed(
+    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, limit: int | None
+) -> Peak:
+    job = {"accumulation": accumulation, "factors": dict(factors), "unmade": unmade, "workspace": workspace}
+    return replay(storages, **job, limit=limit) or replay(storages, **job)  # type: ignore[arg-type, return-value]
+
+
+def _usable(setting: Setting) -> float:
+    """Bytes that the driver has, where it was seen to say so."""
+    return setting.gpu.driver_mib * 2**20 if setting.gpu.driver_mib else setting.gpu.bytes  # type: ignore[return-value]
+
+
+def _workspace(setting: Setting) -> int:
+    return OF_HOPPER if setting.gpu.family == "hopper" else WORKSPACE
 
 
 def certain(categories: dict[str, float]) -> float:

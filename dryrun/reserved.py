@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from .allocator import MIB, Allocator, Block, OutOfMemory
 from .storage_log import MADE, Storages
 
-# Steps until nothing new is reserved: the first one makes the optimizer's state, between what it left free.
+# Steps until nothing new is reserved: the first one makes the optimizer's state, in the holes that its backward pass left.
 STEPS = 2
-# cuBLAS and cuBLASLt keep one each, of 32 MiB on Hopper (aten/src/ATen/cuda/CublasHandlePool.cpp); elsewhere less.
-WORKSPACES = (32 * MIB, 32 * MIB)
+# A workspace of cuBLAS, on Hopper and elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp). Our H100 and H200 held two.
+WORKSPACES, OF_HOPPER, WORKSPACE = 2, 32 * MIB, 8 * MIB + 128 * 1024
 UNMADE = ("activations", "temporaries")
+TRAINED = "trained"  # of the factors: weights that have a gradient
 
 
 class Peak(NamedTuple):
@@ -28,14 +30,16 @@ def replay(
     accumulation: int = 1,
     factors: Mapping[str, float] | None = None,
     unmade: Collection[int] = (),
+    workspace: int = WORKSPACE,
     limit: int | None = None,
 ) -> Peak | None:
     """The peaks of a job's steps on a GPU that has `limit` bytes for them; None where they run out of memory.
 
-    factors: by how much storages of a category are larger than traced. unmade: sizes of storages that the job does not make.
+    workspace: bytes of one of cuBLAS. factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters". unmade: sizes of activations and
+    temporaries that the job does not make.
     """
     try:
-        return _Job(storages, factors or {}, unmade, Allocator(limit)).run(accumulation)
+        return _Job(storages, factors or {}, unmade, Allocator(limit)).run(accumulation, workspace)
     except OutOfMemory:
         return None
 
@@ -43,25 +47,38 @@ def replay(
 class _Job:
     def __init__(self, storages: Storages, factors: Mapping[str, float], unmade: Collection[int], allocator: Allocator) -> None:
         self.storages, self.allocator = storages, allocator
-        self.sizes = [
-            None if size in unmade and category in UNMADE else round(size * factors.get(category, 1)) for size, category in storages.made
-        ]
+        self.sizes = self._sizes(factors, unmade)
         self.held: dict[int, Block] = {}  # by the number of the storage
 
-    def run(self, accumulation: int) -> Peak:
+    def _sizes(self, factors: Mapping[str, float], unmade: Collection[int]) -> list[int | None]:
+        """Bytes of each storage, None for one that is not made."""
+        made = self.storages.made
+        trained = Counter(size for size, category in made if category == "gradients")
+        weights = {size for size, category in made if category == "parameters"}
+        backward = self.storages.events[: self.storages.ends[0]].count(MADE)
+        found: list[int | None] = []
+        for number, (size, category) in enumerate(made):
+            factor = factors.get(category, 1.0)
+            if category == "parameters" and trained[size] > 0:
+                trained[size] -= 1
+                factor = factors.get(TRAINED, factor)
+            # In the backward pass one of a weight's size may be its gradient.
+            gone = category in UNMADE and size in unmade and not (size in weights and number >= backward)
+            found.append(None if gone else round(size * factor))
+        return found
+
+    def run(self, accumulation: int, workspace: int) -> Peak:
         *_, state, forward, backward, step, end = self.storages.sections()
-        before = self.storages.events[:forward].count(MADE)
-        states = range(before - (forward - state), before)
-        self._make(range(states.start))
-        for size in WORKSPACES:
-            self.allocator.take(size)
+        self._make(range(state))  # nothing is freed before the forward pass: an event is a storage
+        for _ in range(WORKSPACES):
+            self.allocator.take(workspace)
         for number in range(STEPS):
             for micro_batch in range(min(accumulation, 2)):  # those after the second one are like it
-                self._events(forward, step, before, summed=micro_batch > 0)
+                self._events(forward, step, forward, summed=micro_batch > 0)
             if number == 0:
-                self._make(states)
-            self._events(step, end, before + self.storages.events[forward:step].count(MADE))
-            for storage in [storage for storage in self.held if storage >= before]:
+                self._make(range(state, forward))
+            self._events(step, end, forward + self.storages.events[forward:step].count(MADE))
+            for storage in [storage for storage in self.held if storage >= forward]:
                 self._free(storage)
         return Peak(self.allocator.most_allocated, self.allocator.most)
 
@@ -72,7 +89,7 @@ class _Job:
                 self._free(event)
                 continue
             if summed and self.storages.made[born][1] == "gradients":
-                self.allocator.give(self.allocator.take(self.sizes[born] or 0))
+                self.allocator.give(self.allocator.take(self.sizes[born] or 0))  # never None: gradients are made
             else:
                 self._make([born])
             born += 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .kernels import Operator
 
 OLD_ATTENTION = "attention_of_2020"
-FEW_LAYERS = (2, 4)  # of which the line to a deep model is drawn
+FEW_LAYERS = (2, 4)  # from which a deep model follows
 
 
 def config_of(model: str, length: int = 0) -> tuple[type[PreTrainedModel], Any]:
@@ -196,7 +196,6 @@ def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | No
                 out = model(**batch)
                 loss = out.logits.sum() if workload.loss == "sum" else out.loss
             del out
-            result.memory.after_forward = tracker.snapshot()
             tracker.part()
             loss.backward()
             del loss

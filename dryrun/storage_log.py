@@ -1,8 +1,11 @@
 """The storages that a step makes and frees, in order; and those of a deep model, from two shallow ones.
 
 A step runs its layers one after the other, so its events repeat, layer by layer, within each of its sections: the weights that are
-there when it starts, the optimizer's state, the forward pass, the backward pass, the optimizer's step. A deeper model repeats them
-more often. Which storage an event frees is on a line too, from the first layer to the last one.
+there when it starts, its inputs, the optimizer's state, the forward pass, the backward pass, the optimizer's step. A deeper model
+repeats them more often. Which storage an event frees is on a line too, from the first layer to the last one.
+
+A *part* is what has a peak of its own: the forward pass, each half of the backward pass, the optimizer's step. A *section* is one of the
+above. A *stretch* is a piece of a section in which one layer repeats: a fused optimizer frees all gradients after all kernels.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class Storages:
     ends: list[int]  # how many events there are before each end of a part: forward, two halves of backward, step
 
     def __hash__(self) -> int:
-        return id(self)  # for caches: nothing here is changed
+        return id(self)  # for caches: hashing what is in the lists would take longer than what is kept
 
     @classmethod
     def of_log(cls, made: list[tuple[int, str]], log: Iterable[int]) -> Storages:
@@ -108,7 +111,10 @@ def deep(low: Storages, high: Storages, layers: Sequence[int], number: int) -> S
     back = number - number // 2 - layers[0] // 2  # layers more in the first half of the backward pass, which the middle one is in
     half = halves[0] + (halves[1] - halves[0]) * back // (layers[1] // 2 - layers[0] // 2)
     made = [(size, category) for makes, size, category in deep_kinds if makes]
-    return Storages(made, events, [forward, forward + half, backward, step])
+    found = Storages(made, events, [forward, forward + half, backward, step])
+    if found.kinds() != deep_kinds:
+        raise Unlike(f"{DIFFER}: what they free is of another size")
+    return found
 
 
 def _stretches(low: list[Event], high: list[Event], extra: int) -> Iterator[tuple[int, list[Event], list[Event]]]:
@@ -120,7 +126,7 @@ def _stretches(low: list[Event], high: list[Event], extra: int) -> Iterator[tupl
             return
         rest = low[alike:]
         most = (len(high) - len(low)) // extra
-        # How well the events go on where so many of each layer more are left out: the best is to the end.
+        # Each number of events that a layer may have: leave out as many for each layer more, and count how many of the next ones match.
         tried = [(*_goes_on(rest, high[alike + extra * period :]), -period) for period in range(1, most + 1)]
         period = -max(tried, default=(False, 0, 0))[-1]
         if not period:
@@ -152,11 +158,11 @@ def _stretched(low: list[Event], high: list[Event], period: int, extra: int, mor
 
 
 def _before_the_new(low: list[Event], high: list[Event], repeats: range, extra: int) -> int:
-    """After which of the same events of `low` those of more layers go: in `high` what they free lies on a line. The first layer or the
-    last one may free what no other does."""
+    """The event of `low` after which its copies of more layers go: in `high` what these free lies on a line. The first layer or the last
+    one may free what no other does."""
     for position in sorted(repeats, key=lambda one: abs(2 * one - repeats.start - len(low))):
-        freed = [high[position + layer * repeats.step][1] for layer in range(extra + 1)]
-        if len({later - sooner for sooner, later in pairwise(freed)}) == 1:
+        kinds, freed = zip(*(high[position + layer * repeats.step] for layer in range(extra + 1)), strict=True)
+        if len(set(kinds)) == 1 and len({later - sooner for sooner, later in pairwise(freed)}) == 1:
             return position
     raise Unlike(f"{DIFFER}: none repeats another")
 
@@ -169,9 +175,9 @@ def _goes_on(first: list[Event], last: list[Event]) -> tuple[bool, int]:
 
 def _on_line(first: Event, last: Event, more: int, extra: int) -> Event:
     """The event that frees a storage between, or beyond, those that these two free."""
-    (kind, one), (_, other) = first, last
+    (kind, one), (other_kind, other) = first, last
     step, rest = divmod((other - one) * more, extra)
-    if rest:
+    if rest or kind != other_kind:
         raise Unlike(f"{DIFFER}: what they free lies on no line")
     return kind, one + step
 

@@ -20,7 +20,7 @@ from .rows import run_of
 WORKSPACES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)  # GiB, tried for what comes on top of the tensors
 ROUNDINGS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)  # share
 BANDS = ("high", "high_replayed", "high_replayed_adapters", "high_many", "high_many_fused", "high_many_qlora")
-CONTEXT = {"context": 0.9}  # GiB, of a GPU whose memory the allocator fills
+CONTEXT = {"context": 0.9}  # GiB that the allocator of a replay leaves free, before the constant itself is known
 LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
 
 
@@ -37,7 +37,8 @@ class Peaks:
     reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
     replayed: list = field(default_factory=list)  # reserved.Peak of the allocator's replay, or None
     bands: list = field(default_factory=list)  # the name of the band that each belongs to
-    failed: dict = field(default_factory=lambda: defaultdict(list))  # {band: [(bytes of tensors, certain ones, bytes of the GPU)]}
+    # {band: [(bytes of tensors, or the Peak of the replay; bytes that are certain; bytes of the GPU)]}
+    failed: dict = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row):
         """Adds what the row says, if it is a peak whose kind is known and whose step can be traced."""
@@ -122,7 +123,7 @@ def memory_constants(data):
     Steps whose allocator is replayed have bands of their own, without adapters and with them. So have many GPUs: published peaks
     under FSDP hold more than the shards and the gathered layers. Steps with fused kernels have another one, because what these keep
     differs by library, and so has QLoRA. A band also reaches above every published step of its kind that ran out of memory; one of many
-    GPUs at least as far as that of one GPU: its rows come from few sources.
+    GPUs at least as far as that of steps on one GPU that are not replayed: its rows come from few sources.
     """
     one = np.array([row["gpus"] == 1 for row in data.rows])
     bands = np.array(data.bands)
@@ -133,7 +134,8 @@ def memory_constants(data):
         fitted = fit_memory(data, one & ~mine)
         errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
     found = fit_memory(data, one)
-    found["high_whole"] = round(float(np.exp(-np.quantile(errors[one], 0.05))), 3)  # of all bytes, where none are certain
+    not_replayed = one & np.array([peak is None for peak in data.replayed])
+    found["high_whole"] = round(float(np.exp(-np.quantile(errors[not_replayed], 0.05))), 3)  # of all bytes, where none are certain
     for name in BANDS:
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []

@@ -15,11 +15,12 @@
   // only where there are two. The first is what the page shows without a choice.
   // `?gpu=t4` in the address of a page that has the T4 goes before what was chosen, and what is chosen stands there to be shared.
   const choices = { machine: "[data-on]", gpu: "[data-for]" }
-  const asked = new URLSearchParams(location.search)
-  const chosen = name => offered[`${name}s`]?.split(" ").includes(asked.get(name)) ? asked.get(name) : stored(name)
+  const asked = () => new URLSearchParams(location.search)
+  const chosen = name => offered[`${name}s`]?.split(" ").includes(asked().get(name)) ? asked().get(name) : stored(name)
   const share = (name, value) => {
-    asked.set(name, value)
-    history.replaceState(history.state, "", `?${asked}${location.hash}`)
+    const words = asked()
+    words.set(name, value)
+    history.replaceState(history.state, "", `?${words}${location.hash}`)
   }
   const offered = document.querySelector(".verified")?.dataset ?? {}
   const show = (name, value) => {
@@ -38,13 +39,13 @@
     document.getElementById(name)?.addEventListener("change", ({ target: { value } }) => { show(name, value); store(name, value); share(name, value) })
   }
   const again = () => {
-    for (const name in choices) show(name, chosen(name))
+    for (const name in choices) {
+      if (offered[`${name}s`] && asked().has(name) && stored(name)) share(name, stored(name)) // the newest choice goes before the address
+      show(name, chosen(name))
+    }
     choose("scheme", stored("scheme"))
   }
-  addEventListener("storage", ({ key }) => { // chosen in another tab
-    if (asked.has(key) && stored(key)) share(key, stored(key))
-    again()
-  })
+  addEventListener("storage", again) // chosen in another tab
   addEventListener("pageshow", event => { if (event.persisted) again() }) // on another page, before one came back to this
 
   const drawer = document.getElementById("__drawer")
