@@ -114,8 +114,8 @@ once = list({row.words: (name, row, peak) for name, row, peak in steps}.values()
 full = [one for one in once if "method" not in one[1].step.options]
 mixtures = [one for one in once if "a3b" in one[1].step.model]
 adapters = [one for one in once if one not in full + mixtures]
-checkpointed = [one for one in adapters if {"checkpointing", "fused_loss"} & set(one[1].step.options) == {"checkpointing"}]
 plain = [one for one in adapters if "checkpointing" not in one[1].step.options]
+checkpointed = [one for one in adapters if one not in plain and "fused_loss" not in one[1].step.options]
 gap = [row.measured["reserved"] / row.measured["allocated"] for _, row, _ in once]
 
 # %% [markdown]
