@@ -1,8 +1,9 @@
 """What a GPU needs for a step: the traced tensors, and what comes on top of them.
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
-and the CUDA context. On one GPU the allocator is replayed (see `reserved`), but for compiled steps and offload. Elsewhere two constants of published peaks stand for it, a
-part that grows with the tensors and one that does not. A third one is the context, which only what the driver reports contains.
+and the CUDA context. On one GPU the allocator is replayed (see `reserved`), but for compiled steps and offload. Elsewhere two
+constants of published peaks stand for it, a part that grows with the tensors and one that does not. A third one is the context,
+which only what the driver reports contains.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from .storage_log import MADE, Storages
 STEPS = 2
 # A workspace of cuBLAS, on Hopper and elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp). Our H100 and H200 held two.
 WORKSPACES, OF_HOPPER, WORKSPACE = 2, 32 * MIB, 8 * MIB + 128 * 1024
-UNMADE = ("activations", "temporaries")
-TRAINED = "trained"  # of the factors: weights that have a gradient
+OF_LOGITS = ("activations", "temporaries")  # categories that they are in
+TRAINED = "trained"  # a key of the factors
 
 
 class Peak(NamedTuple):
@@ -35,8 +35,8 @@ def replay(
 ) -> Peak | None:
     """The peaks of a job's steps on a GPU that has `limit` bytes for them; None where they run out of memory.
 
-    workspace: bytes of one of cuBLAS. factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters". unmade: sizes of activations and
-    temporaries that the job does not make.
+    factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters" for weights with a gradient.
+    unmade: bytes of the activations and temporaries that the job does not make: logits. workspace: bytes of one workspace of cuBLAS.
     """
     try:
         return _Job(storages, factors or {}, unmade, Allocator(limit)).run(accumulation, workspace)
@@ -63,7 +63,7 @@ class _Job:
                 trained[size] -= 1
                 factor = factors.get(TRAINED, factor)
             # In the backward pass one of a weight's size may be its gradient.
-            gone = category in UNMADE and size in unmade and not (size in weights and number >= backward)
+            gone = category in OF_LOGITS and size in unmade and not (size in weights and number >= backward)
             found.append(None if gone else round(size * factor))
         return found
 

@@ -1,5 +1,7 @@
 """The allocator's replay: its rules, the storages of deep models, and what an H100 and an H200 reserved."""
 
+import statistics
+
 import pytest
 
 from dryrun import Cluster, Job, device_memory, profiles, step_trace, storage_log, timing
@@ -91,7 +93,8 @@ def in_a_row(sizes):
     """A step that makes an activation in each layer, and frees them in reverse."""
     number = len(sizes)
     events = [MADE] * (number + 2) + [*range(number + 1, 1, -1)]
-    return Storages([(100, "parameters"), (1, "inputs"), *((size, "activations") for size in sizes)], events, [number + 2, number + 2 + number // 2, 2 * number + 2, 2 * number + 2])
+    made = [(100, "parameters"), (1, "inputs"), *((size, "activations") for size in sizes)]
+    return Storages(made, events, [number + 2, number + 2 + number // 2, 2 * number + 2, 2 * number + 2])
 
 
 def test_layers_that_alternate_in_size_are_no_line():
@@ -152,13 +155,5 @@ def _measured(file, gpu):
 
 @pytest.mark.parametrize(("file", "gpu"), [("nvidia-h100-80gb-hbm3.jsonl", "h100-sxm5"), ("nvidia-h200.jsonl", "h200-sxm")])
 def test_what_our_gpus_reserved_for_full_fine_tuning_is_replayed(file, gpu):
-    found = [peak.reserved / row.measured["reserved"] for row, peak in _measured(file, gpu) if "method" not in row.step.options]
-    close = [ratio for ratio in found if abs(ratio - 1) < 0.02]
-    assert len(found) >= 6 and len(close) >= 0.7 * len(found), found
-
-
-def test_a_step_that_is_replayed_out_of_memory_does_not_fit():
-    answer = of_job(Job("llama3.2-1b", batch=4, length=2048), Cluster("rtx-3090"))
-    assert not answer.needed.fits(24 * 2**30) and answer.needed.expected > 24 * 2**30
-    fits = of_job(Job("llama3.2-1b", batch=1, length=512), Cluster("rtx-3090"))
-    assert fits.needed.fits(24 * 2**30)
+    off = [abs(peak.reserved / row.measured["reserved"] - 1) for row, peak in _measured(file, gpu) if "method" not in row.step.options]
+    assert statistics.median(off) < 0.015 and max(off) < 0.05
