@@ -42,7 +42,7 @@ export PYTHONPATH := $(CURDIR)
 PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks exact record verify gpu add summary pair fit profiles addresses install lock clean ready browser
+.PHONY: help serve site check test audit notebooks exact recipes record verify gpu add summary pair fit profiles addresses install lock clean ready browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -79,13 +79,16 @@ audit: $(TEST) $(PYODIDE) browser $(LIGHTHOUSE) ## every page in a browser: weig
 
 # One at a time: they measure.
 notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
-	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks)
+	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks/*.ipynb)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)
 
 exact: $(RUNNER_READY) ## execute the cells of notebooks that measure nothing; write .ipynb and results/<notebook>/exact.json (minutes)
 	@$(RUNNER) -m evidence exact $(NOTEBOOKS)
+
+recipes: $(RUNNER_READY) ## execute recipe notebooks without GPU and network, with a small model; write .ipynb (RECIPES="a b", minutes)
+	@$(RUNNER) -m evidence recipes $(RECIPES)
 
 verify: $(RUNNER_READY) ## execute notebooks, say of each figure whether it holds here, write nothing
 	@$(RUNNER) -m evidence verify $(NOTEBOOKS)

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .answer import Answer
     from .inference import Served
     from .memory_trace import Trace
+    from .own_run import Comparison
     from .planner import Option
 
-__all__ = ["Cluster", "Generation", "Job", "Model", "gpu", "model", "plan", "predict", "trace"]
+__all__ = ["Cluster", "Generation", "Job", "Model", "compare", "gpu", "model", "plan", "predict", "trace"]
 
 
 @overload
@@ -69,3 +70,15 @@ def trace(job: Job) -> Trace:
     from .job_trace import trace_of
 
     return trace_of(job)
+
+
+def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float | None = None) -> Comparison:
+    """What you timed beside its prediction; `row` has it as the published measurements that judge predictions.
+
+    seconds: of one update in the middle of a training run, or of one token of each answer, by a compiled step, in the middle of the
+    answers. gib: of the GPU at the peak, in GiB as nvidia-smi shows it. On one GPU. ValueError, in one line, where a value is not
+    above 0, where there are several GPUs, and where `predict` has no answer.
+    """
+    from .own_run import compare as compared
+
+    return compared(job, cluster, seconds, gib)

@@ -281,12 +281,13 @@ def write(model: str, known: dict[str, Any] | None = None) -> str:
         profile, missing = make(model, known)
     except Exception as error:
         return f"{model}: none: {one_line(error)}"
-    if profile["steps"]:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        FOLDER.joinpath(model + SUFFIX).write_bytes(bz2.compress(json.dumps(profile, separators=(",", ":")).encode()))
-    size = FOLDER.joinpath(model + SUFFIX).stat().st_size if profile["steps"] else 0
     left = f"; without {'; '.join(missing)}" if missing else ""
-    return f"{model}: {len(profile['steps'])} steps, {size / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
+    if "forward" not in profile["steps"]:  # the rest would answer no whole question: text is read before it is written
+        return f"{model}: none{left}"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    packed = bz2.compress(json.dumps(profile, separators=(",", ":")).encode())
+    FOLDER.joinpath(model + SUFFIX).write_bytes(packed)
+    return f"{model}: {len(profile['steps'])} steps, {len(packed) / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
 
 
 def main(asked: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Command line: check, pair, addresses, exact, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, exact, recipes, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from .problems import Problem, nearest
 
 try:
     # All that `record` needs: its python may lack what pages need.
-    from . import compare, contributions, notebooks, pairs, records, runs
+    from . import compare, contributions, notebooks, pairs, recipes, records, runs
 except ModuleNotFoundError as error:
     fix = f"{sys.executable} -m pip install '.[examples]'"
     sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
@@ -22,6 +22,8 @@ def main(arguments=None):
     commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
     command = commands.add_parser("exact", help="execute what measures nothing; write .ipynb and exact.json")
     command.add_argument("notebooks", nargs="*", help="names; all by default")
+    command = commands.add_parser("recipes", help="execute recipe notebooks without GPU and network; write their .ipynb")
+    command.add_argument("recipes", nargs="*", help="names; all by default")
     commands.add_parser("pair", help="take edits of prose, comments and install cells over into the .ipynb files")
     commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
     for name, text in (
@@ -53,6 +55,7 @@ def main(arguments=None):
             "addresses": add_addresses,
             "record": record,
             "exact": exact,
+            "recipes": cook,
             "verify": verify,
             "add": add,
             "summary": summary,
@@ -73,6 +76,7 @@ def check(asked):
     for name in notebooks.names():
         problems += [*pairs.check(name), *notebook_lint.check(name)]
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))
+    problems += [problem for name in recipes.names() for problem in recipes.check(name)]
     for problem in problems:
         print(problem, file=sys.stderr)
     for warning in (warning for name in notebooks.names() for warning in pairs.stale(name)):
@@ -94,6 +98,9 @@ def pair(asked):
     for name in notebooks.names():
         if not notebooks.pair(name):
             _say(f"{name}: its code has changed; `make exact NOTEBOOKS={name}`, or `make record` where that measures")
+    for name in recipes.names():
+        if not recipes.pair(name):
+            _say(f"{name}: its code has changed; `make recipes RECIPES={name}`")
 
 
 def add_addresses(asked):
@@ -109,6 +116,15 @@ def record(asked):
 
 def exact(asked):
     return _each(runs.exact, asked)
+
+
+def cook(asked):
+    known = recipes.names()
+    for name in asked.recipes:
+        if name not in known:
+            raise Problem(recipes.FOLDER / f"{name}.py", f"there is no recipe {name}{nearest(name, known)}", f"take one of {', '.join(known)}")
+    for name in asked.recipes or known:
+        recipes.execute(name, _say)
 
 
 def verify(asked):

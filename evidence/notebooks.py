@@ -90,6 +90,11 @@ def pins(name=None):
     return found
 
 
+def locked():
+    """{package: version} that the tests run: of pyproject.toml, then of requirements/test.txt."""
+    return pins() | _lock("test")
+
+
 def _lock(name):
     path = Path("requirements", f"{name}.txt")
     return dict(PIN.findall(read_text(path))) if path.is_file() else {}

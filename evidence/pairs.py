@@ -114,6 +114,9 @@ def _output_problems(path, notebook, again):
         if cell.execution_count is None and cell.source.strip() and not cell.source.startswith(measured_code.CLOSING_MARK):
             yield Problem(path, f"cell {number} was not executed", again, line_of_cell(path, number))
         for output in cell.outputs:
+            if not cell.metadata.get("alt") and output.get("data", {}).keys() & {"image/svg+xml", "image/png"}:
+                fix = 'say what it shows to somebody who cannot see it: `# %% alt="..."` above the cell'
+                yield Problem(path.with_suffix(".py"), f"the figure of cell {number} has no text", fix, line_of_cell(path.with_suffix(".py"), number))
             if output.output_type == "error":
                 yield Problem(
                     path,

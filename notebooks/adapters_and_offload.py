@@ -164,7 +164,7 @@ table(
 # computes the rest again. With both, nearly all that is left of the peak is weights and
 # logits, and that is the point at the lower right.
 
-# %%
+# %% alt="Peak memory of an 8B Llama against tokens: LoRA lies below full fine-tuning and rises with it; with checkpointing it stays low."
 _, axes = plt.subplots(figsize=(7, 3))
 for label, steps, color in (("full fine-tuning", full, ORANGE), ("LoRA", lora, BLUE)):
     axes.plot(LENGTHS, [step.peak_gib for step in steps.values()], marker="o", label=label, color=color)
@@ -258,7 +258,7 @@ traced(
 # needs as much memory as full fine-tuning: with long sequences it nearly does. The remedy
 # is not another adapter but activation checkpointing.
 
-# %%
+# %% alt="Bars of peak memory: LoRA is a little under full fine-tuning, LoRA with checkpointing a quarter of it."
 llama_1b = LlamaConfig(
     vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
     num_key_value_heads=4, tie_word_embeddings=False, use_cache=False,
@@ -371,7 +371,7 @@ table(
     kind="derived",
 )
 
-# %%
+# %% alt="Bars of model state of a 7B Llama, with a line at 24 GB: only the optimizer on the host, LoRA and QLoRA stay below it."
 bars({method: state / GiB for method, state in STATES.items()}, "model state of a 7B Llama, GiB", baseline=24)
 derived(
     ("floor-lora", "Model state of LoRA on a 7B Llama in bf16", STATES["LoRA, bf16"] / GiB, "GiB", 13, 13.3),
@@ -587,7 +587,7 @@ def trainer_of(model, rate=1e-5):
     return step
 
 
-# %% tags=["measures"]
+# %% tags=["measures"] alt="Bars of seconds per step for full fine-tuning, LoRA and QLoRA: adapters win with few tokens, and hardly with many."
 print("three models take some steps each, about two minutes on a CPU")
 steps = {
     "full": trainer_of(load("random")),
@@ -713,7 +713,7 @@ after = {way: {rate: after_training(way, rate) for rate in rates} for way, rates
 # the left end neither has learned much. Near the right end steps are too large and the
 # loss rises again.
 
-# %% tags=["measures"]
+# %% tags=["measures"] alt="Loss on unseen text against the learning rate: LoRA's lowest point lies at a rate about ten times that of full fine-tuning."
 _, axes = plt.subplots(figsize=(7, 3))
 for (way, losses), color in zip(after.items(), (ORANGE, BLUE)):
     axes.plot(losses.keys(), losses.values(), marker="o", label=way, color=color)

@@ -242,7 +242,7 @@ table(
     kind="traced",
 )
 
-# %%
+# %% alt="Peak memory against tokens, both on log scales: eager attention leaves SDPA further behind the longer the sequence is."
 _, axes = plt.subplots(figsize=(7, 2.8))
 for number, (label, color) in enumerate((("eager attention", ORANGE), ("SDPA", BLUE))):
     axes.plot(LENGTHS, [pair[number] for pair in peaks.values()], marker="o", label=label, color=color)
@@ -310,7 +310,7 @@ exact(
 # optimizer, because that fits its peaks. A ratio of one means that the trace saw what the
 # GPU saw.
 
-# %%
+# %% alt="Bars of the bytes that SDPA saves, traced over measured on an A100: all lie near one, the smallest shape above it."
 ratios = {
     f"{batch} x {length}": (bert_base(batch, length, "eager") - bert_base(batch, length, UNMASKED_SDPA)) * GiB / 1e6
     / (eager - sdpa) for batch, length, _, _, eager, sdpa in MEASURED
@@ -367,7 +367,7 @@ table(
     [{"shape": f"{batch_size} x {length:,}", **row} for (batch_size, length), row in kept.items()], kind="traced",
 )
 
-# %%
+# %% alt="Bars of activations with and without one padding token, at the same number of tokens: the longer the sequence, the more the token costs."
 bars({f"{batch_size} x {length:,}": {"SDPA, no padding": row["flash"], "SDPA, one padding token": row["masked"]}
       for (batch_size, length), row in kept.items()}, "activations, GiB")
 ADDS = "What a padding mask adds to the activations of BERT-large with SDPA, pure bf16, batch"
@@ -496,7 +496,7 @@ def pair(batch_size, length, model_class=AutoModelForCausalLM):
 # many as the model is wide. So expect the logits to take most of what grows with the
 # length, and the loss in chunks to flatten the line.
 
-# %%
+# %% alt="Peak memory against tokens: with the usual loss it climbs steeply, with a loss in chunks slowly."
 LONG = [4096, 16384, 32768, 65536]
 steps = {length: pair(1, length) for length in LONG}
 table(
@@ -543,7 +543,7 @@ exact(
 # its peak is at the logits even for one sequence. Expect chunks to save something in each
 # of these cases.
 
-# %%
+# %% alt="Bars of what a loss in chunks saves: nothing for full fine-tuning at batch 1, most for LoRA at batch 4."
 short = {
     ("full", 1): steps[4096], ("full", 4): pair(4, 4096), ("LoRA", 1): pair(1, 4096, WithAdapters),
     ("LoRA", 4): pair(4, 4096, WithAdapters),
@@ -602,7 +602,7 @@ for name, sentence, value, unit, source in (
 # part of an answer. The peak should fall about as far as with chunks, and nothing is
 # computed twice.
 
-# %%
+# %% alt="Bars of peak memory: a loss in chunks and logits for answers only need the same, a third less than all logits."
 def a_quarter(model, batch):
     positions = torch.zeros(TOKENS // 4, dtype=torch.long)
     return model(**batch, logits_to_keep=positions, shift_labels=torch.zeros(1, TOKENS // 4, dtype=torch.long)).loss
@@ -659,7 +659,7 @@ def computed(loss, dtype):
     return value.double(), hidden.grad.double(), weight.grad.double()
 
 
-# %% tags=["measures"]
+# %% tags=["measures"] alt="Bars of the relative error of the output layer's gradient in bf16: four ways to compute the loss, all nearly alike."
 right = computed(usual, torch.float64)
 errors = {}
 for name, loss in LOSSES.items():

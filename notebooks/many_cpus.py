@@ -199,7 +199,7 @@ for name, sentence, value, unit, least, most in (
 # The gray lines are common networks. A training below the line of your network can hide its
 # all-reduce; one above waits for it.
 
-# %%
+# %% alt="The network that hides all communication against a process's speed, on log scales: BERT-base needs most, 16-bit gradients half, LoRA a fraction."
 _, axes = plt.subplots(figsize=(7, 3))
 rates = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
 for way in ("BERT-base", "BERT-base, 16-bit gradients", "Llama-1B, LoRA of rank 16"):
@@ -498,7 +498,7 @@ if dist.get_rank() == 0:
     print("FOUND", json.dumps({"seconds": seconds, "cpu": min(cpu), "others": others}))
 dist.destroy_process_group()
 
-# %% tags=["measures"]
+# %% tags=["measures"] alt="Bars of samples per second over one core: one process with two threads doubles it, two processes gain little, too many threads lose."
 shapes = found_by("shapes.py")
 LABELS = {"1x1": "1 process, 1 thread", "1x2": "1 process, 2 threads", "2x1": "2 processes, 1 thread each",
           "2x2": "2 processes, 2 threads each"}
@@ -650,7 +650,7 @@ slow = {1: over(1, "alone", *NAMES), 10: over(10, "alone", "ddp")}
 #
 # Compare each way with DDP in the same table, not with two.
 
-# %% tags=["measures"]
+# %% tags=["measures"] alt="Bars of two processes over one by network and method: at 1 Gbit/s plain DDP loses, LoRA and fewer exchanges win."
 def gain(gigabits, name):
     """Samples/s of two processes against one; None where the network was not slowed."""
     return 2 * slow[gigabits]["alone"] / slow[gigabits][name] if OWN else None

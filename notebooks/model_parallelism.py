@@ -663,7 +663,7 @@ claim("tp-traced-difference", "Difference between the traced bytes of a layer an
 # sum before it. Asynchronous tensor parallelism cuts product and sum into pieces that
 # overlap, which hides a part of the time, and only as much as there is to compute.
 
-# %%
+# %% alt="Bars of seconds of tensor parallelism's communication by link beside the time of the FLOPs: only NVLink stays below it."
 PARAMETERS_8B, SHARE = 8.03e9, 0.4
 COMPUTE = 6 * PARAMETERS_8B * LENGTH / (8 * SHARE * GPUS["H100 80GB"].tflops * 1e12)
 RATES = {link: LINKS[link].gb_per_s for link in ("NVLink 4", "PCIe 5 x16", "InfiniBand NDR", "100 GbE")}

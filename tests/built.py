@@ -70,7 +70,7 @@ def site_pages():
     """The addresses of all pages, from their sources; the overview is ""."""
     guides = [path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")]
     folders = [path.parent if path.name == "index" else path for path in guides]
-    notebooks = [path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("notebooks/*.ipynb")]
+    notebooks = [path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("notebooks/**/*.ipynb")]
     return sorted(f"{path.as_posix()}/".removeprefix("./") for path in [*folders, *notebooks])
 
 

@@ -18,6 +18,7 @@ from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
 
+from evidence import recipes
 from evidence.notebooks import project
 from evidence.records import RESULTS
 from evidence.site import light, notebook_pages, planner, redirects, search_index, styles
@@ -89,9 +90,9 @@ def on_files(files, *, config):
     root = Path(config.config_file_path).parent
     for template in [file for file in files if file.src_uri.startswith("notebook/")]:  # MkDocs takes all of theme/
         files.remove(template)
-    for path in sorted(root.glob("notebooks/*")):
+    for path in sorted(root.glob("notebooks/**/*")):
         if path.suffix in (".ipynb", ".py"):
-            files.append(File(f"notebooks/{path.name}", str(root), config.site_dir, config.use_directory_urls))
+            files.append(File(path.relative_to(root).as_posix(), str(root), config.site_dir, config.use_directory_urls))
     for path in sorted(root.glob("results/*/*.json")):
         files.append(File(path.relative_to(root).as_posix(), str(root), config.site_dir, config.use_directory_urls))
     if files.get_file_from_path("your-model.md"):
@@ -125,7 +126,8 @@ def on_pre_page(page, *, config, files):
     def render(config, files):
         figures.clear()
         text = notebook_pages.markdown(page.file.abs_src_path, figure)
-        page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, Path(stem).name)}", text, count=1, flags=re.M)
+        text = recipes.with_pages(text)
+        page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, stem)}", text, count=1, flags=re.M)
         page.meta["search"] = {"boost": BEHIND}
         page.meta["description"] = notebook_pages.summary(text) or config.site_description
         _tell_page(config, page.file.src_uri)
@@ -196,10 +198,11 @@ def _tell_page(config, source):
     options.update(page=source, colab=config.extra["colab"], repository=config.repo_url)
 
 
-def _ways_in(config, name):
+def _ways_in(config, stem):
     """The line under a notebook's title. mkdocs-jupyter puts the notebook into the page's folder, MkDocs the script beside it."""
+    name = Path(stem).name
     return (
-        f"[Open in Colab]({config.extra['colab']}{name}.ipynb){{ .md-button .md-button--primary }} "
+        f"[Open in Colab]({config.extra['colab']}{stem.removeprefix('notebooks/')}.ipynb){{ .md-button .md-button--primary }} "
         f'<a class="md-button" href="{name}.ipynb" download>Download the notebook</a> '
         f'<a class="md-button" href="../{name}.py" download>Download the script</a>'
     )

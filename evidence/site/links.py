@@ -79,7 +79,8 @@ def check_nav(docs, notebooks=Path("notebooks"), path=MKDOCS):
         )
         return
     pages = {file.relative_to(docs).as_posix(): file for file in Path(docs).rglob("*.md")}
-    pages |= {f"notebooks/{file.stem}.ipynb": file for file in Path(notebooks).glob("*.py")}
+    found = Path(notebooks).rglob("*.py")
+    pages |= {f"notebooks/{file.relative_to(notebooks).with_suffix('.ipynb').as_posix()}": file for file in found}
     for entry in entries:
         if entry not in pages and ":" not in entry:
             what = f"nav leads to {entry}, which is not there{nearest(entry, set(pages) - set(entries))}"

@@ -10,7 +10,9 @@ from nbconvert.exporters import TemplateExporter
 from traitlets.config import Config
 
 from evidence.claims import MIME
+from evidence.measured_code import CLOSING_MARK, INSTALL_MARK
 
+INSTALLS = 'find_spec("dryrun")'  # stands in the install cell of a recipe
 SHOWN_FIRST = ["text/html", "image/svg+xml", "image/png", "text/plain"]  # of the forms that an output is stored in
 
 
@@ -26,6 +28,28 @@ def summary(text):
     return first[0] if first else ""
 
 
+def _of_every_notebook(cell):
+    """Whether a cell is the same everywhere and nothing to read: it installs, or it compares with the records."""
+    return cell.cell_type == "code" and cell.source.startswith((INSTALL_MARK, CLOSING_MARK))
+
+
+def _folded(cell):
+    """What stands for the code of a cell that the page folds, or "": set-up and bounds are for those who run the notebook."""
+    shown = {kind for output in cell.outputs for kind in output.get("data", {})}
+    if MIME["start"] in shown or INSTALLS in cell.source:
+        return "Set-up"
+    if shown & {MIME["claim"], MIME["table"]}:
+        return "Code of these figures, with their bounds"
+    if shown & set(SHOWN_FIRST[1:3]):
+        return "Code of this figure"
+    return "Code" if "fold" in cell.metadata.get("tags", []) else ""
+
+
+def _without_bound(output):
+    """A claim without the bound that a run must keep: the ledger has it."""
+    return re.sub(r"<small>\((\w+); at [^<]*\)</small>", r"<small>(\1)</small>", output)
+
+
 def _fence(text, language="text"):
     """A code block whose fence is longer than any fence inside it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
@@ -34,10 +58,15 @@ def _fence(text, language="text"):
 
 
 def _numbers_right(output):
-    """Marks the columns of numbers with their headings, for the style sheet."""
+    """Marks the columns of numbers with their headings, for the style sheet. Styles of other libraries are for their own pages."""
     if "<table" not in output:
         return output
     soup = BeautifulSoup(output, "html.parser")
+    for element in soup.find_all(["style", "progress"]):
+        element.decompose()
+    for element in soup.find_all(True):
+        for attribute in ("style", "border", "class"):
+            element.attrs.pop(attribute, None)
     for column in zip(*[row.find_all(["th", "td"]) for row in soup.find_all("tr")]):
         if all(re.fullmatch(r"-?[\d.,]+(e-?\d+)?", cell.text) for cell in column[1:]):
             for cell in column:
@@ -61,5 +90,5 @@ EXPORTER = TemplateExporter(
     template_file="notebook.md.j2",
     extra_template_paths=[str(Path(__file__).resolve().parents[2] / "theme" / "notebook")],
     default_preprocessors=["nbconvert.preprocessors.CoalesceStreamsPreprocessor"],
-    filters={"fence": _fence, "numbers_right": _numbers_right, "refuse": _refuse, "shown_above": _shown_above},
+    filters={"fence": _fence, "folded": _folded, "of_every_notebook": _of_every_notebook, "without_bound": _without_bound, "numbers_right": _numbers_right, "refuse": _refuse, "shown_above": _shown_above},
 )

@@ -22,7 +22,9 @@ KIND_MEANS = {
 }
 
 
-NO_NOTEBOOK = {"index.md"}  # its figures come from many
+NO_NOTEBOOK = {"index.md", "recipes/14b-on-8-gpus.md"}  # figures of many, and a program for eight GPUs
+# What a page teaches as a notebook to run.
+RECIPES = {"recipes/8b-on-24gb.md": "recipes/finetune_chat_model", "recipes/bert-on-a-cpu.md": "recipes/serve_encoder"}
 
 
 class Popovers(Treeprocessor):
@@ -48,16 +50,26 @@ class Popovers(Treeprocessor):
             root.insert(list(root).index(title) + 1, line)
             if self.context.colab and self.context.page not in NO_NOTEBOOK:
                 notebook = _own_notebook(self.context.page, [notebook for notebook, _ in used.values()])
-                dot = line[-1] if len(line) else line
-                dot.tail = f"{dot.tail or ''} · "
-                etree.SubElement(line, "a", {"href": f"{self.context.colab}{notebook}.ipynb"}).text = "Open in Colab"
+                _after_dot(line, etree.Element("a", {"href": f"{self.context.colab}{notebook}.ipynb"}), "Open in Colab")
+            mark = _after_dot(line, etree.Element("span", {"class": "claim-mark"}), "Dotted")
+            mark.tail = " figures open their source"
 
     def _stored(self, text):
         return self.md.htmlStash.store(text)
 
 
+def _after_dot(line, element, text):
+    """Adds an element to the line, with a dot before it."""
+    line[-1].tail = f"{line[-1].tail or ''} · "
+    element.text = text
+    line.append(element)
+    return element
+
+
 def _own_notebook(page, notebooks):
-    """The notebook of a guide: the one of its name, else the one that most of its figures come from."""
+    """The notebook of a guide: its recipe, or the one of its name, else the one that most of its figures come from."""
+    if page in RECIPES:
+        return RECIPES[page]
     path = PurePosixPath(page)
     names = [name.replace("-", "_") for name in (path.stem, f"{path.parent.name}_{path.stem}")]
     return next((name for name in names if name in notebooks), max(notebooks, key=notebooks.count))

@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from evidence import measured_code, notebooks, records, session
+from evidence import measured_code, notebooks, recipes, records, session
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "tests" / "data" / "colab_gpu_2026-08-19.txt"
@@ -27,6 +27,7 @@ PYTHON = {"python_version": "3.13", "python_full_version": "3.13.15", "sys_platf
           "platform_machine": "x86_64", "os_name": "posix", "implementation_name": "cpython",
           "platform_python_implementation": "CPython", "extra": ""}  # fmt: skip
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.py"))
+RECIPES = [f"recipes/{name}" for name in recipes.names()]
 NEEDY = [name for name in NAMES if "#   needs: [" in (ROOT / "notebooks" / f"{name}.py").read_text(encoding="utf-8")]
 
 
@@ -44,6 +45,9 @@ def colab():
 
 def pins_of(name):
     """What the install cell itself says, with torchao where Colab has one."""
+    if name in RECIPES:
+        cell = next(cell for cell in recipes.read_source(Path(name).name).cells if cell.cell_type == "code")
+        return dict(recipes.PIN.findall(cell.source))
     (cell,) = [cell for cell in notebooks.read_source(name).cells if cell.source.startswith(measured_code.INSTALL_MARK)]
     (said,) = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
     assert said.targets[0].id == "PINS"
@@ -88,7 +92,7 @@ def meets(needed, version):
     return version is not None and needed.specifier.contains(version, prereleases=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + RECIPES)
 def test_after_the_install_cell_every_requirement_of_what_it_installed_is_met(name):
     have, checked = after(name, pins_of(name)), 0
     for package, version in have.items():
@@ -118,14 +122,17 @@ MORE = {  # beside accelerate, transformers and torchao, and what these two ask 
     "optimum_intel": {"requests", "typer"},
     "optimum_onnx": {"protobuf"},
     "tpu": {"jax", "jaxlib"},
+    "recipes/finetune_chat_model": {"peft"},
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES + RECIPES)
 def test_the_install_cell_replaces_these_packages_of_colab_and_no_other(name):
     always = {"accelerate", "huggingface-hub", "tokenizers", "torchao", "transformers"}
     if name.startswith("optimum"):  # their older transformers takes the tokenizers of Colab
         always.remove("tokenizers")
+    if name == "recipes/serve_encoder":  # it trains nothing
+        always.remove("accelerate")
     assert replaced(name) == always | MORE.get(name, set())
 
 

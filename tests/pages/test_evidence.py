@@ -11,20 +11,11 @@ from evidence import claims, measure, records
 from evidence.site.popovers import KIND_MEANS
 
 PAGE = (ROOT / "docs" / "evidence" / "index.md").read_text()
-STYLE = (ROOT / "docs" / "assets" / "site.css").read_text()
 
 
 def test_the_page_explains_every_kind_and_no_other():
     table = PAGE.split("{ #kinds }")[1].split("\n\nKinds are")[0]
     assert set(re.findall(r"\*\*(\w+)\*\*", table)) == set(records.KINDS) == set(KIND_MEANS)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in records.KINDS if kind != "measured"])
-def test_each_kind_has_an_underline_that_no_other_has(kind):
-    """Measured is the plain underline that `.claim` draws; the others differ from it and from each other."""
-    styles = dict(re.findall(r"\.claim-(\w+) \{[^}]*text-decoration-style: (\w+)", STYLE))
-    assert kind in styles
-    assert len(set(styles.values())) == len(styles)
 
 
 def test_a_claim_without_a_bound_is_refused_unless_it_is_cited():

@@ -229,7 +229,7 @@ def test_a_page_with_figures_names_the_runs_that_they_come_from_and_says_how_old
         foot, line = built.parsed(page).select_one(".evidence-foot"), built.parsed(page).select_one(".verified")
         assert foot and re.search(r"\d{4}-\d\d-\d\d, .+, torch \d", foot.get_text()), page
         shown = "".join(text for text in line.strings if not text.parent.has_attr("hidden"))
-        assert re.fullmatch(r"Figures last verified \d{4}-\d\d-\d\d(, measured on [^,]+?)?(, predicted for [^,]+?)?( · Open in Colab)?", shown), shown
+        assert re.fullmatch(r"Figures last verified \d{4}-\d\d-\d\d(, measured on [^,]+?)?(, predicted for [^,]+?)?( · Open in Colab)? · Dotted figures open their source", shown), shown
 
 
 def test_search_finds_a_figure_in_its_sentence_but_not_what_its_popover_says(folder):

@@ -1,0 +1,354 @@
+# ---
+# jupyter:
+#   accelerator: GPU
+#   colab:
+#     gpuType: T4
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Fine-tune a chat model on a free T4
+#
+# **Can a GPU that costs nothing teach a chat model to answer in your way?** Yes, by QLoRA. Here the model learns to answer
+# a question about a table with one SQL query, and with nothing else.
+#
+# In Colab choose *Runtime, Change runtime type, T4 GPU*, then *Run all*. The notebook takes the largest of five models that
+# your GPU trains within half an hour, trains it, and leaves an adapter and a merged model. It compares the time with what
+# was predicted for your GPU.
+#
+# *The outputs on this page are of a run without GPU and network: a model of 135 million parameters on a CPU, and made-up
+# tables in place of the real ones. With a GPU the same cells take a real model and real data.*
+
+# %%
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("dryrun") is None:  # in Colab, or in an empty folder: torch stays, and peft refuses Colab's torchao
+    needed = "transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 torchao==0.18.0"
+    ours = "dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed.split(), ours], check=True)
+
+# %% [markdown]
+# ## Which model does your GPU train?
+#
+# Predicted before anything is downloaded: memory at the peak, and minutes for all rows, with their high ends.
+
+# %% tags=["fold"]
+import pandas as pd
+import psutil
+import torch
+from IPython.display import HTML
+
+from dryrun import Cluster, Job, predict
+
+MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
+GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
+ROWS, HELD_OUT = (800, 32) if GPU else (160, 16)  # conversations to learn, and to judge by
+BATCH, ACCUMULATION, LENGTH = 8, 2, 256  # conversations at a time, such batches in an update, tokens of each at most
+
+found = []
+for model_name in MODELS:
+    job = Job(model_name, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=LENGTH)
+    step, updates = predict(job, Cluster(GPU or "t4")), 800 / BATCH / ACCUMULATION
+    size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and what the merge takes of the host's memory
+    minutes = step.prediction.high * updates / 60
+    possible = step.fits and minutes < 30 and size < 0.7 * psutil.virtual_memory().total / 1e9
+    found.append({
+        "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
+        f"on {GPU or 'a T4'}": step.verdict.partition(":")[0], "minutes at most": round(minutes),
+        "possible": "yes" if possible else "no",
+    })  # fmt: skip
+
+pd.set_option("display.max_colwidth", None)
+HTML(pd.DataFrame(found).to_html(index=False))
+
+# %% [markdown]
+# ## Your choice
+#
+# Another model, of the Hub or in a folder? Name it here. The data, the length and the learning rate below do not depend on it. A model that
+# `dryrun` does not know by name is predicted only after its config.json is there: give `Job` the folder.
+
+# %%
+from pathlib import Path
+
+SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU trains in minutes
+MODEL = next((row["model"] for row in found if row["possible"] == "yes"), MODELS[-1]) if GPU else SMALL
+DATA = "b-mc2/sql-create-context"  # questions, tables and SQL of WikiSQL and Spider, CC BY 4.0
+FOLDER = Path("finetuned")  # in Colab, a folder of a mounted Drive outlives the session
+# T4 and older have no bf16, and fp16 needs a loss scaler, which `Trainer` brings.
+half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+dtype = half if GPU else torch.float32
+
+download = Job(MODEL).model.parameters * 2 / 1e9
+print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}; results go to {FOLDER}/.")
+
+# %% [markdown]
+# ## Data: conversations, and labels on the answers
+#
+# Yours would be lines of questions and answers too. `tokens_of` writes each as the model's own chat template does, and puts
+# `-100` on all tokens of the question: the loss counts the answer alone.
+
+# %%
+import json
+import random
+
+from huggingface_hub import hf_hub_download
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
+if tokenizer.pad_token is None:
+    tokenizer.pad_token = tokenizer.eos_token
+file = hf_hub_download(DATA, "sql_create_context_v4.json", repo_type="dataset")
+table = random.Random(0).sample(json.loads(Path(file).read_text(encoding="utf-8")), ROWS + HELD_OUT)
+
+
+def question(row):
+    return [{"role": "user", "content": f"{row['context']}\n\n{row['question']} Answer with one SQL query."}]
+
+
+def tokens_of(row):
+    """The tokens of a conversation, and its labels."""
+    answer = [{"role": "assistant", "content": row["answer"]}]
+    template = {"enable_thinking": False}  # of Qwen3; other templates ignore it
+    asked = tokenizer.apply_chat_template(question(row), add_generation_prompt=True, **template)["input_ids"]
+    whole = tokenizer.apply_chat_template(question(row) + answer, **template)["input_ids"]
+    return {"input_ids": whole, "attention_mask": [1] * len(whole), "labels": [-100] * len(asked) + whole[len(asked) :]}
+
+
+rows = [(row, tokens) for row in table if len((tokens := tokens_of(row))["input_ids"]) <= LENGTH]
+learned, held_out = rows[:-HELD_OUT], rows[-HELD_OUT:]
+lengths = [len(tokens["input_ids"]) for _, tokens in learned]
+print(f"{len(learned)} conversations to learn, {sum(lengths):,} tokens, the longest {max(lengths)}")
+HTML(pd.DataFrame([row for row, _ in learned[:3]]).to_html(index=False))
+
+# %% [markdown]
+# ## The model in 4 bits, with adapters
+#
+# The weights stay as they are, in 4 bits. What learns are two thin matrices beside each linear layer, in fp32
+# ([why](https://performance-and-scalability.github.io/performance-and-scalability/training/adapters-and-offload/#qlora)). On a CPU the small model stays in fp32.
+
+# %%
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+four_bit = BitsAndBytesConfig(
+    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
+)
+model = AutoModelForCausalLM.from_pretrained(
+    MODEL,
+    dtype=dtype,
+    quantization_config=four_bit if GPU else None,
+    device_map={"": 0} if GPU else None,  # all of it on the GPU, or an error
+)
+model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+model.print_trainable_parameters()
+
+# %% [markdown]
+# What does it answer before it has learned anything? Questions that it will not see in training:
+
+# %%
+def answers(model, rows):
+    """What the model writes to each question, all at once."""
+    chats = [question(row) for row, _ in rows]
+    asked = tokenizer.apply_chat_template(
+        chats, add_generation_prompt=True, enable_thinking=False, padding=True, return_dict=True, return_tensors="pt",
+    ).to(model.device)  # fmt: skip
+    with torch.inference_mode():
+        written = model.eval().generate(**asked, max_new_tokens=64, do_sample=False)
+    return tokenizer.batch_decode(written[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+before = answers(model, held_out)
+print(held_out[0][0]["question"], before[0], sep="\n\n")
+
+# %% [markdown]
+# ## Train
+#
+# An update averages 16 conversations. Stopped in the middle? Run all cells again: training goes on from the last checkpoint.
+
+# %%
+import time
+
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+
+class Clock(TrainerCallback):
+    """The seconds of each update."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def on_step_begin(self, *_, **__):
+        self.begun = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        if GPU:
+            torch.cuda.synchronize()  # until then its kernels still run
+        self.seconds.append(time.perf_counter() - self.begun)
+
+
+# %%
+arguments = TrainingArguments(
+    str(FOLDER / "checkpoints"),
+    num_train_epochs=1,
+    per_device_train_batch_size=BATCH,
+    gradient_accumulation_steps=ACCUMULATION,
+    activation_checkpointing=True,
+    bf16=dtype == torch.bfloat16,
+    fp16=dtype == torch.float16,
+    learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one
+    lr_scheduler_type="cosine",
+    warmup_steps=3,
+    logging_steps=1,
+    eval_strategy="steps",
+    eval_steps=10 if GPU else 3,
+    eval_on_start=True,
+    per_device_eval_batch_size=BATCH,
+    prediction_loss_only=True,  # keeps no logits
+    save_steps=10,
+    save_total_limit=1,
+    use_cpu=not GPU,
+    report_to="none",
+)
+clock = Clock()
+trainer = Trainer(
+    model=model,
+    args=arguments,
+    train_dataset=[tokens for _, tokens in learned],
+    eval_dataset=[tokens for _, tokens in held_out],
+    data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+    callbacks=[clock],
+)
+if GPU:
+    torch.cuda.empty_cache()  # what loading left: the memory of the GPU is then that of training
+stopped = get_last_checkpoint(FOLDER / "checkpoints") if (FOLDER / "checkpoints").exists() else None
+done = trainer.train(resume_from_checkpoint=stopped)
+
+# %% [markdown]
+# The line that counts is that of the conversations that the model does not learn. When it rises again, the model learns your lines by
+# heart: stop there.
+
+# %% alt="The loss of what is learned and of what is held out, update by update: both fall."
+import matplotlib.pyplot as plt
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+set_matplotlib_formats("svg")
+_, axes = plt.subplots(figsize=(7, 3))
+for name, label in (("loss", "learned"), ("eval_loss", "held out")):
+    points = [(entry["step"], entry[name]) for entry in trainer.state.log_history if name in entry]
+    axes.plot(*zip(*points), label=label, marker="o" if name == "eval_loss" else "")
+axes.set(xlabel="update", ylabel="loss", ylim=0)
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ## Predicted, and measured
+#
+# The time of an update and the memory of your GPU, beside what `dryrun` said of a step of this size. The first updates load
+# kernels, so the median counts.
+
+# %%
+import statistics
+
+from dryrun import compare
+
+compared = None
+if not GPU:
+    print("No time is predicted for a CPU.")
+elif not clock.seconds:
+    print("Nothing was timed: training was over before. Delete the checkpoints to train again.")
+else:
+    batches = [lengths[place : place + BATCH] for place in range(0, len(lengths), BATCH)]
+    padded = round(statistics.mean(map(max, batches)))  # a conversation is padded to the longest beside it
+    job = Job(MODEL, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded)
+    free, total = torch.cuda.mem_get_info()
+    compared = compare(job, Cluster(GPU), statistics.median(clock.seconds), (total - free) / 2**30)
+    print(compared)
+
+# %% [markdown]
+# Few people publish how long a training step takes on their GPU, so for many the error of the prediction is not known. Yours would help:
+# [open an issue](https://github.com/performance-and-scalability/performance-and-scalability/issues/new?title=A+measured+step)
+# with what this cell prints. It holds the GPU, the job, the time and the versions, and nothing about you.
+
+# %%
+print(json.dumps(compared.row, indent=1) if compared else "There is nothing to send.")
+
+# %% [markdown]
+# ## What did it learn?
+
+# %%
+after = answers(model, held_out)
+right = [row["answer"] for row, _ in held_out]
+for name, given in (("before", before), ("after", after)):
+    exact = sum(answer.strip() == wanted for answer, wanted in zip(given, right))
+    print(f"{name}: {exact} of {len(right)} held-out questions answered by the query of the data, and nothing else")
+shown = zip([row["question"] for row, _ in held_out], [" ".join(answer.split()) for answer in before], after, right)
+HTML(pd.DataFrame(list(shown)[:3], columns=["question", "before", "after", "right"]).to_html(index=False))
+
+# %% [markdown]
+# Another query can be right too, and counts as wrong here. To judge answers by what they return, run them on a database.
+#
+# ## Keep it: the adapter, and a merged model
+#
+# The adapter is small, and needs the original model beside it. Merged into the weights in 16 bits, both are one model that every server
+# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits.
+
+# %%
+import gc
+
+from peft import PeftModel
+
+model.save_pretrained(FOLDER / "adapter")
+tokenizer.save_pretrained(FOLDER / "adapter")
+del model, trainer
+gc.collect()
+if GPU:
+    torch.cuda.empty_cache()
+
+base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16)
+merged = PeftModel.from_pretrained(base, FOLDER / "adapter").merge_and_unload()
+merged.save_pretrained(FOLDER / "merged")
+tokenizer.save_pretrained(FOLDER / "merged")
+if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint():  # else the host would need minutes
+    print(answers(merged.to(torch.device(0) if GPU else "cpu"), held_out[:1])[0])
+
+# %% [markdown]
+# **To serve it**: `vllm serve finetuned/merged`, on a T4 with `--dtype half`. **For llama.cpp and Ollama** write it as GGUF, in a terminal or behind `!`:
+#
+# ```bash
+# git clone --depth 1 https://github.com/ggml-org/llama.cpp
+# pip install -r llama.cpp/requirements/requirements-convert_hf_to_gguf.txt
+# python llama.cpp/convert_hf_to_gguf.py finetuned/merged --outfile finetuned.gguf --outtype q8_0
+# ```
+#
+# The second line brings another transformers: run it last, or in an environment of its own. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).
+#
+# ## Clean up
+#
+# Checkpoints have done their work. The downloaded model stays in the Hub's cache until `hf cache rm` deletes it.
+
+# %%
+import shutil
+
+shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
+for folder in sorted(FOLDER.iterdir()):
+    megabytes = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6
+    print(f"{folder}: {megabytes:,.0f} MB")
+
+# %% [markdown]
+# ## With your data
+#
+# - **Your lines**: give `table` a list of `{"context": ..., "question": ..., "answer": ...}`, or rewrite `question` for rows of another shape.
+# - **Longer ones**: `LENGTH` is the longest that is kept. Double it and halve `BATCH`: the first table says whether it fits.
+# - **How many?** A few hundred teach a form. [What makes them good, and what the model forgets](https://performance-and-scalability.github.io/performance-and-scalability/training/post-training/#forgetting).
+# - **It fails?** [What you see, why, and the fix](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#trouble).

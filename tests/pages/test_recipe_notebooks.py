@@ -1,0 +1,174 @@
+"""notebooks/recipes/: each runs from top to bottom without GPU and network, and decides on a GPU as its page says."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import torch
+from bs4 import BeautifulSoup
+from transformers import AutoModelForCausalLM
+
+from evidence import offline_hub, recipes
+from fitting import published
+
+CHAT = "finetune_chat_model"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # other tests use the other core; threads that wait for it slow down both
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    offline_hub.make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finetuned(hub, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finetuned")
+    return SimpleNamespace(folder=folder, notebook=recipes.run(CHAT, hub, folder, lambda text: None, ONE_THREAD))
+
+
+def said(notebook):
+    """All that the cells of an executed notebook print and show, as text."""
+    shown = []
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+        html = output.get("data", {}).get("text/html")
+        if output.get("name") != "stderr":
+            shown.append(BeautifulSoup(html, "html.parser").get_text(" ") if html else output.get("text", ""))
+    return "\n".join(shown)
+
+
+def test_a_chat_model_learns_to_answer_questions_that_it_never_saw(finetuned):
+    before, after = (re.search(rf"{when}: (\d+) of 16 held-out", said(finetuned.notebook))[1] for when in ("before", "after"))
+    assert int(before) == 0 and int(after) >= 8
+
+
+def test_the_merged_model_alone_answers_as_the_adapter_does(finetuned):
+    assert re.search(r"^SELECT .+ FROM \w+.*\s+finetuned/adapter: ", said(finetuned.notebook), re.M)
+    model = AutoModelForCausalLM.from_pretrained(finetuned.folder / "finetuned" / "merged")
+    assert model.dtype == torch.bfloat16 and not hasattr(model, "peft_config")
+
+
+def test_it_leaves_the_adapter_and_the_merged_model_and_no_checkpoint(finetuned):
+    assert sorted(path.name for path in (finetuned.folder / "finetuned").iterdir()) == ["adapter", "merged"]
+
+
+def test_a_chat_model_writes_in_every_way_and_faster_by_eight_at_a_time(hub, tmp_path):
+    printed = said(recipes.run("write_fast", hub, tmp_path, lambda text: None, ONE_THREAD))
+    rates = {way: int(rate.replace(",", "")) for way, rate in re.findall(r"^(.+): ([\d,]+) tokens/s$", printed, re.M)}
+    assert set(rates) == {f"{way}, {batch} at a time" for way in ("as it comes", "static cache") for batch in (1, 8)}
+    assert rates["as it comes, 8 at a time"] > 1.5 * rates["as it comes, 1 at a time"]
+
+
+def test_an_encoder_is_exported_with_the_same_neighbors_and_serves_sixteen_users(hub, tmp_path):
+    printed = said(recipes.run("serve_encoder", hub, tmp_path, lambda text: None, ONE_THREAD))
+    cosine, same = float(re.search(r"to PyTorch in fp32: ([\d.]+)", printed)[1]), float(re.search(r"([\d.]+)% of the texts keep", printed)[1])
+    assert cosine > 0.99 and same > 95
+    assert re.search(r"16 users: \d+ texts/s, half of the answers within \d+ ms", printed)
+    assert (tmp_path / "encoder" / "openvino.xml").is_file()
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Runs the cells of a recipe that a word stands in, as if this machine had a GPU."""
+
+    def on_gpu(gpu, host, *words, recipe=CHAT, **names):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: gpu)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: gpu != "Tesla T4")
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 15 * 2**30))
+        monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=host * 1e9))
+        for word in words:
+            (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and word in cell.source]
+            exec(cell.source, names)
+        return names
+
+    return on_gpu
+
+
+CHOICE = ("MODELS = ", "MODEL = ")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "host", "model", "dtype"),
+    [
+        ("Tesla T4", 13.6, "Qwen/Qwen3-4B", torch.float16),  # Colab without paying
+        ("NVIDIA L4", 54, "Qwen/Qwen3-14B", torch.bfloat16),
+        ("NVIDIA A100-SXM4-40GB", 90, "Qwen/Qwen3-14B", torch.bfloat16),
+        ("NVIDIA A100-SXM4-40GB", 16, "Qwen/Qwen3-4B", torch.bfloat16),  # a host too small to merge a larger one
+        ("NVIDIA GeForce RTX 3060", 32, "Qwen/Qwen3-4B", torch.bfloat16),
+    ],
+)
+def test_the_model_is_the_largest_that_the_gpu_trains_in_half_an_hour_and_the_host_can_merge(on, gpu, host, model, dtype):
+    names = on(gpu, host, *CHOICE)
+    (row,) = [row for row in names["found"] if row["model"] == model]
+    assert (names["MODEL"], names["dtype"], row["possible"]) == (model, dtype, "yes")
+    assert row["minutes at most"] < 30 and row["GB to download"] < 0.7 * host
+    assert all(other["possible"] == "no" for other in names["found"][: names["found"].index(row)])
+
+
+def test_what_a_gpu_took_is_compared_and_offered_as_a_row_of_published_measurements(on, capsys):
+    names = on("Tesla T4", 13.6, *CHOICE, "compared = None", "compared.row", lengths=[90, 110] * 20,
+               clock=SimpleNamespace(seconds=[9.0, 4.0, 4.2, 4.1]), json=json)  # fmt: skip
+    printed = capsys.readouterr().out
+    assert re.search(r"seconds of an update +[\d.]+ +[\d.]+ +[\d.]+ +4.15\n", printed) and " 7.00\n" in printed
+    row = json.loads(printed[printed.index("{") :])
+    assert not list(published.row_problems(row | {"url": "https://example.org/1"}))
+    assert (row["model"], row["seq"], row["gpu"], row["klass"]) == ("qwen3-4b", 110, "t4", "train-qlora")
+    assert names["compared"].seconds == 4.15
+
+
+@pytest.mark.parametrize(("gpu", "model"), [("Tesla T4", "Qwen/Qwen3-4B"), ("NVIDIA A100-SXM4-40GB", "Qwen/Qwen3-14B")])
+def test_a_gpu_runs_the_largest_model_that_surely_fits_in_16_bits_and_its_token_is_compared(on, capsys, gpu, model):
+    speed = {("static cache", 1): 20.0}
+    names = on(gpu, 54, *CHOICE, "compared = None", "compared.row", recipe="write_fast", speed=speed, json=json)
+    assert names["MODEL"] == model and names["dtype"] == (torch.float16 if gpu == "Tesla T4" else torch.bfloat16)
+    printed = capsys.readouterr().out
+    row = json.loads(printed[printed.index("{") :])
+    assert "seconds of a token" in printed and (row["seconds"], row["klass"]) == (0.05, "decode-compiled")
+    assert not list(published.row_problems(row | {"url": "https://example.org/1"}))
+
+
+def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsys):
+    on("Tesla T4", 13.6, *CHOICE, "compared = None", "compared.row", lengths=[90], clock=SimpleNamespace(seconds=[]), json=json)
+    assert "Nothing was timed: training was over before" in capsys.readouterr().out
+
+
+def test_its_page_shows_a_run_of_today_and_its_link_opens_it(finetuned):
+    stored = nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4)
+    assert said(stored).split("before:")[0].splitlines()[0] == said(finetuned.notebook).splitlines()[0]
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """A recipe in a folder of its own, with something changed: what `check` says of it."""
+
+    def problems(change, name=f"{CHAT}.py"):
+        folder = tmp_path / "recipes"
+        folder.mkdir()
+        for path in recipes.FOLDER.glob(f"{CHAT}.*"):
+            (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
+        assert change(text) != text
+        (folder / name).write_text(change(text), encoding="utf-8")
+        monkeypatch.setattr(recipes, "FOLDER", folder)
+        return [str(problem) for problem in recipes.check(CHAT)]
+
+    return problems
+
+
+def test_another_version_than_that_of_the_tests_is_named_with_its_line(edited):
+    problems = edited(lambda text: text.replace("peft==0.21.2", "peft==0.20.0"))
+    assert any(re.search(r"\.py:\d+: it installs peft 0\.20\.0, and the tests run 0\.21\.2\. Fix: write", line) for line in problems)
+
+
+def test_code_that_was_not_run_is_named_with_the_command(edited):
+    (problem,) = edited(lambda text: text.replace("r=16, lora_alpha=32", "r=8, lora_alpha=16"))
+    assert problem.endswith(f"is not the one of {CHAT}.ipynb. Fix: run `make recipes RECIPES={CHAT}`")
+
+
+def test_words_that_were_edited_need_no_run(edited):
+    (problem,) = edited(lambda text: text.replace("# ## Clean up", "# ## Tidy up"))
+    assert problem.endswith("Fix: run `make pair`")
