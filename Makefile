@@ -79,7 +79,7 @@ audit: $(TEST) $(PYODIDE) browser $(LIGHTHOUSE) ## every page in a browser: weig
 
 # One at a time: they measure.
 notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
-	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks/*.ipynb)
+	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks --ignore=notebooks/recipes)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from .answer import of_job
@@ -22,6 +23,7 @@ from .roofline import BEFORE_AMPERE, processor
 from .timing import Prediction
 
 KLASS = {"full": "train-1gpu", "lora": "train-lora", "qlora": "train-qlora"}
+NAMES = {"mixed": "amp_bf16"}  # of a precision, in rows
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")  # what changes how long a step takes
 
 
@@ -65,11 +67,11 @@ class Comparison:
     def row(self) -> dict[str, Any]:
         """The run as a row of published measurements. `url` is left for the page that it will be published on."""
         gpu, model = self.cluster.gpu, self.job.model
-        name = model.text if model.known else model.name.rpartition("/")[2].lower()
+        name = model.text if model.known else _folder(model.name)
         today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-        of_job = _of_step(self.job, gpu) if isinstance(self.job, Job) else _of_token(self.job)
+        of_job = _of_step(self.job, gpu) if isinstance(self.job, Job) else _of_token(self.job, gpu)
         return {
-            "id": f"own-{gpu.key}-{name}-{of_job['klass']}-{today}",
+            "id": f"own-{gpu.key}-{name}-{of_job['klass']}-{self.job.batch}x{of_job['seq']}-{today}",
             "url": None,
             "source": "a run by a reader",
             "path": None,
@@ -100,20 +102,24 @@ def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float 
     if cluster.gpus > 1:
         raise ValueError(f"gpus={cluster.gpus}: a run is compared on one GPU: take gpus=1")
     if isinstance(job, Job):
+        if job.objective != "sft":
+            raise ValueError(f"objective={job.objective!r}: a row says nothing of a reference or of answers: compare a step of 'sft'")
         answer = of_job(job, cluster)
         return Comparison(job, cluster, answer.prediction, answer.needed.expected, answer.needed.high, seconds, gib)
     served = serve(job, cluster)
+    if not served.predicted:
+        raise ValueError(f"{job.model.name} on {cluster.gpu.label}: no speed is predicted: {served.unpredicted or served.verdict}")
     return Comparison(job, cluster, served.decode, served.expected, served.high, seconds, gib)
 
 
 def _of_step(job: Job, gpu: Accelerator) -> dict[str, Any]:
-    """What a row says of a training step. Before Ampere there is no bf16 and no flash kernel."""
-    half, kernel = ("fp16", "efficient") if processor(gpu).architecture in BEFORE_AMPERE else ("bf16", "flash")
+    """What a row says of a training step."""
+    kernel = "efficient" if _old(gpu) else "flash"
     return {
         "klass": KLASS[job.method],
         "kind": "train",
         "seq": job.length,
-        "precision": job.precision if job.precision in ("fp16", "fp32") else half,
+        "precision": "fp16" if _old(gpu) and job.precision == "bf16" else NAMES.get(job.precision, job.precision),
         "attention": kernel if job.attention == "auto" else job.attention,
         "compiled": job.compiled,
         "checkpointing": int(job.checkpointing),
@@ -125,7 +131,7 @@ def _of_step(job: Job, gpu: Accelerator) -> dict[str, Any]:
     }
 
 
-def _of_token(job: Generation) -> dict[str, Any]:
+def _of_token(job: Generation, gpu: Accelerator) -> dict[str, Any]:
     """What a row says of a token of each answer. seq: the context in the middle of the answers."""
     return {
         "klass": "decode-compiled",
@@ -133,8 +139,8 @@ def _of_token(job: Generation) -> dict[str, Any]:
         "seq": job.prompt + job.new // 2,
         "prompt": job.prompt,
         "output": job.new,
-        "precision": job.weights,
-        "attention": "flash",
+        "precision": "fp16" if _old(gpu) and job.weights == "bf16" else job.weights,
+        "attention": "sdpa",  # a static cache needs a mask, which the flash kernel does not take
         "compiled": True,
         "checkpointing": 0,
         "accumulation": 1,
@@ -142,6 +148,17 @@ def _of_token(job: Generation) -> dict[str, Any]:
         "unit": "s/step",
         "method": None,
     }
+
+
+def _old(gpu: Accelerator) -> bool:
+    """Whether it has neither bf16 nor the flash kernel."""
+    return processor(gpu).architecture in BEFORE_AMPERE
+
+
+def _folder(path: str) -> str:
+    """What a model given by its files is called: the name of their folder."""
+    given = Path(path)
+    return (given.parent if given.suffix == ".json" else given).resolve().name.lower()
 
 
 def _versions() -> Iterator[str]:

@@ -2,5 +2,5 @@
 
 Each module imports only those before it: problems, machine, plausible, schema, records, measured_code, freshness, measure, launch, wire,
 plots, session, claims, compare, contributed, notebooks, runs, finish, pairs, contributions, notebook_calls, notebook_lint,
-site, ready, __main__. `measure` needs torch; what builds the site does not.
+offline_hub, recipes, site, ready, __main__. `measure` needs torch; what builds the site does not.
 """

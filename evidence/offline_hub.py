@@ -32,7 +32,7 @@ PLACEHOLDER = "offline"  # the name of the one snapshot
 
 def environment(folder):
     """The variables of a process that shall find `folder` where the Hub's cache would be, and no GPU. DeepSpeed, where it is installed, looks for one and says so."""
-    return os.environ | {"HF_HOME": str(folder), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+    return os.environ | {"HF_HOME": str(folder), "HF_HUB_CACHE": str(Path(folder, "hub")), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 
 
 def make(folder):

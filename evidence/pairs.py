@@ -37,7 +37,7 @@ def check(name, results=records.RESULTS):
         return [
             *_source_problems(source_path, source),
             *(unlike_pair or _stale_problems(name, results)),
-            *_output_problems(path, notebook, again),
+            *output_problems(path, notebook, again),
             *_record_problems(name, path, notebook, results, again),
             *_contributed_problems(name, source, notebook, results),
         ]
@@ -107,7 +107,7 @@ def _run_again(source, notebook, again):
     return f"{again}, which measures, or {exact.removeprefix('run ')}, which marks the measured figures as older than their code"
 
 
-def _output_problems(path, notebook, again):
+def output_problems(path, notebook, again):
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue

@@ -12,6 +12,7 @@ import nbformat
 
 from . import notebook_lint, notebooks, offline_hub
 from .notebooks import line_of_cell, project, with_stable_ids
+from .pairs import output_problems
 from .problems import Problem, read_text
 from .records import write_atomically
 
@@ -111,12 +112,17 @@ def check(name):
         yield Problem(path, f"{stored.name} is missing", again, 1)
     else:
         yield from _unlike(path, source, nbformat.read(stored, 4), again)
+    repository = project()["urls"]["Repository"]
+    addresses = {  # what begins so is ours
+        "git+": f"git+{repository}@v{project()['version']}#",
+        "](https://github.com/": f"{repository}/issues/new",
+        ".github.io/": site_address(),
+    }
     for number, line in enumerate(read_text(path).splitlines(), 1):
-        address = f"git+{project()['urls']['Repository']}@v{project()['version']}"
-        if "git+" in line:
-            if address not in line:
-                yield Problem(path, "dryrun comes from another address or version than this one", f"write {address}", number)
-        elif len(line) > notebook_lint.COLUMNS and not line.startswith("# "):
+        for begin, address in addresses.items():
+            if begin in line and address not in line:
+                yield Problem(path, "an address of this project that is not that of pyproject.toml", f"write {address}", number)
+        if len(line) > notebook_lint.COLUMNS and not line.startswith("# ") and "git+" not in line:  # no address can be broken
             yield Problem(path, f"a line of {len(line)} columns; code has at most {notebook_lint.COLUMNS}", "break the line", number)
         for package, version in PIN.findall(line):
             if pins.get(package) != version:
@@ -126,14 +132,18 @@ def check(name):
 def _unlike(path, source, stored, again):
     same_code = _codes(source) == _codes(stored)
     for number, (cell, other) in enumerate(zip(source.cells, stored.cells), 1):
-        if (cell.cell_type, cell.source) != (other.cell_type, other.source):
+        if (cell.cell_type, cell.source, *_said(cell)) != (other.cell_type, other.source, *_said(other)):
             fix = "run `make pair`" if same_code else again
             yield Problem(path, f"cell {number} is not the one of {path.stem}.ipynb", fix, line_of_cell(path, number))
             return
+    yield from output_problems(path.with_suffix(".ipynb"), stored, again)
     if len(source.cells) != len(stored.cells):
         yield Problem(path, f"{len(source.cells)} cells here, {len(stored.cells)} in {path.stem}.ipynb", again, 1)
-    elif any(cell.cell_type == "code" and cell.execution_count is None for cell in stored.cells):
-        yield Problem(path.with_suffix(".ipynb"), "a cell has not run", again)
+
+
+def _said(cell):
+    """What a cell's marker says to the page: the text of its figure, and whether it is folded."""
+    return cell.metadata.get("alt"), cell.metadata.get("tags")
 
 
 def _codes(notebook):

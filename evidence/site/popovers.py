@@ -117,20 +117,18 @@ def _run(context, run):
 
 
 def popover(context, identifier, notebook, name):
-    """The HTML of one claim: kind, sentence, what each machine shows, bound, and links to what made it."""
+    """The HTML of one claim: kind, sentence, what each machine shows, and links to what made it."""
     rows = _shown_rows(context, identifier, notebook, name)
     claim = next((entry for _, (_, entry) in rows if entry), context.find(notebook, name)[0][1])
     sentence, sentences = _shared([entry["sentence"] if entry else None for _, (_, entry) in rows])
-    bound, bounds = _shared([_bound(entry) if entry else None for _, (_, entry) in rows])
-    own = [f"{said and f'{said}.'} {limits}".strip() for said, limits in zip(sentences, bounds, strict=True)]
     return html(
         "popover.html",
         id=identifier,
         kind=claim["kind"],
         means=KIND_MEANS[claim["kind"]],
         sentence=sentence,
-        bound=bound,
-        runs=[_source(context, *row, name, said) | {"on": on} for (on, row), said in zip(rows, own, strict=True)],
+        runs=[_source(context, *row, name, said and f"{said}.") | {"on": on} for (on, row), said in zip(rows, sentences, strict=True)],
+        planner=f"{context.root}your-model/" if claim["kind"] == "predicted" else "",
         gpus=_gpus(context, claim),
         source=claim.get("source"),
         cell=context.notebook_url(notebook, f"claim-{name}"),
@@ -152,15 +150,6 @@ def _shared(texts):
     """(the text that all machines share, the text of each): one of the two is empty. None: a machine without a figure."""
     different = {text for text in texts if text is not None}
     return (*different, [""] * len(texts)) if len(different) == 1 else ("", [text or "" for text in texts])
-
-
-def _bound(claim):
-    limits = [
-        f"{words} {format_value(claim[key], claim['unit'])}"
-        for key, words in (("at_least", "at least"), ("at_most", "at most"))
-        if key in claim
-    ]
-    return f"A run fails unless it is {' and '.join(limits)}." if limits else ""
 
 
 def _source(context, record, claim, name, own):

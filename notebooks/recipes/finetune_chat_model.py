@@ -21,26 +21,31 @@
 # a question about a table with one SQL query, and with nothing else.
 #
 # In Colab choose *Runtime, Change runtime type, T4 GPU*, then *Run all*. The notebook takes the largest of five models that
-# your GPU trains within half an hour, trains it, and leaves an adapter and a merged model. It compares the time with what
-# was predicted for your GPU.
+# your GPU trains within half an hour and your host's memory can merge, trains it, and leaves an adapter and a merged model.
+# It compares the time with what was predicted for your GPU.
 #
 # *The outputs on this page are of a run without GPU and network: a model of 135 million parameters on a CPU, and made-up
 # tables in place of the real ones. With a GPU the same cells take a real model and real data.*
 
 # %%
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 
-if find_spec("dryrun") is None:  # in Colab, or in an empty folder: torch stays, and peft refuses Colab's torchao
-    needed = "transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 torchao==0.18.0"
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one GPU, also where there are two
+if not all(map(find_spec, ("dryrun", "peft", "bitsandbytes"))):  # in Colab: torch stays; peft refuses Colab's torchao
+    needed = (
+        "transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 torchao==0.18.0 "
+        "pandas matplotlib"
+    )
     ours = "dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed.split(), ours], check=True)
 
 # %% [markdown]
 # ## Which model does your GPU train?
 #
-# Predicted before anything is downloaded: memory at the peak, and minutes for all rows, with their high ends.
+# Predicted before anything is downloaded: the memory at the peak and the minutes for all rows, both at the high end of the prediction.
 
 # %% tags=["fold"]
 import pandas as pd
@@ -61,11 +66,12 @@ for model_name in MODELS:
     step, updates = predict(job, Cluster(GPU or "t4")), 800 / BATCH / ACCUMULATION
     size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and what the merge takes of the host's memory
     minutes = step.prediction.high * updates / 60
-    possible = step.fits and minutes < 30 and size < 0.7 * psutil.virtual_memory().total / 1e9
+    host = psutil.virtual_memory().total / 1e9
+    no = "GPU memory" if not step.fits else "time" if minutes >= 30 else "host memory" if size > 0.7 * host else ""
     found.append({
         "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
         f"on {GPU or 'a T4'}": step.verdict.partition(":")[0], "minutes at most": round(minutes),
-        "possible": "yes" if possible else "no",
+        "possible": f"no: {no}" if no else "yes",
     })  # fmt: skip
 
 pd.set_option("display.max_colwidth", None)
@@ -74,21 +80,27 @@ HTML(pd.DataFrame(found).to_html(index=False))
 # %% [markdown]
 # ## Your choice
 #
-# Another model, of the Hub or in a folder? Name it here. The data, the length and the learning rate below do not depend on it. A model that
-# `dryrun` does not know by name is predicted only after its config.json is there: give `Job` the folder.
+# Another model, of the Hub or in a folder? Name it as `MODEL`. A model that `dryrun` does not know by name is predicted by its config.json.
+# What you changed later on, data, length or rate, does not change what is in `FOLDER`: delete its checkpoints first.
 
 # %%
 from pathlib import Path
 
+from huggingface_hub import hf_hub_download
+
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU trains in minutes
 MODEL = next((row["model"] for row in found if row["possible"] == "yes"), MODELS[-1]) if GPU else SMALL
 DATA = "b-mc2/sql-create-context"  # questions, tables and SQL of WikiSQL and Spider, CC BY 4.0
-FOLDER = Path("finetuned")  # in Colab, a folder of a mounted Drive outlives the session
+FOLDER = Path("finetuned", MODEL.rpartition("/")[2])  # in Colab, a folder of a mounted Drive outlives the session
+try:
+    KNOWN = Job(MODEL).model.name
+except ValueError:  # a model that dryrun has no name for
+    KNOWN = hf_hub_download(MODEL, "config.json")
 # T4 and older have no bf16, and fp16 needs a loss scaler, which `Trainer` brings.
 half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 dtype = half if GPU else torch.float32
 
-download = Job(MODEL).model.parameters * 2 / 1e9
+download = Job(KNOWN).model.parameters * 2 / 1e9
 print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}; results go to {FOLDER}/.")
 
 # %% [markdown]
@@ -101,7 +113,6 @@ print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {
 import json
 import random
 
-from huggingface_hub import hf_hub_download
 from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
@@ -121,6 +132,7 @@ def tokens_of(row):
     template = {"enable_thinking": False}  # of Qwen3; other templates ignore it
     asked = tokenizer.apply_chat_template(question(row), add_generation_prompt=True, **template)["input_ids"]
     whole = tokenizer.apply_chat_template(question(row) + answer, **template)["input_ids"]
+    assert whole[: len(asked)] == asked, "the template writes the question in another way when an answer follows"
     return {"input_ids": whole, "attention_mask": [1] * len(whole), "labels": [-100] * len(asked) + whole[len(asked) :]}
 
 
@@ -137,9 +149,15 @@ HTML(pd.DataFrame([row for row, _ in learned[:3]]).to_html(index=False))
 # ([why](https://performance-and-scalability.github.io/performance-and-scalability/training/adapters-and-offload/#qlora)). On a CPU the small model stays in fp32.
 
 # %%
-from peft import LoraConfig, get_peft_model
+import gc
+
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
+model = trainer = base = merged = None  # those of an earlier run: two models would not fit
+gc.collect()
+if GPU:
+    torch.cuda.empty_cache()
 four_bit = BitsAndBytesConfig(
     load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
 )
@@ -254,11 +272,12 @@ plt.show()
 # %% [markdown]
 # ## Predicted, and measured
 #
-# The time of an update and the memory of your GPU, beside what `dryrun` said of a step of this size. The first updates load
-# kernels, so the median counts.
+# The time of an update and the memory of your GPU, beside what `dryrun` says of such a step. The first updates load kernels, so
+# the median counts. Memory is that of the longest batch, time that of the mean one.
 
 # %%
 import statistics
+from dataclasses import replace
 
 from dryrun import compare
 
@@ -270,10 +289,13 @@ elif not clock.seconds:
 else:
     batches = [lengths[place : place + BATCH] for place in range(0, len(lengths), BATCH)]
     padded = round(statistics.mean(map(max, batches)))  # a conversation is padded to the longest beside it
-    job = Job(MODEL, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded)
+    job = Job(KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
+              attention="efficient")  # fmt: skip
+    compared = compare(job, Cluster(GPU), statistics.median(clock.seconds))
     free, total = torch.cuda.mem_get_info()
-    compared = compare(job, Cluster(GPU), statistics.median(clock.seconds), (total - free) / 2**30)
-    print(compared)
+    needed = predict(replace(job, length=max(lengths)), Cluster(GPU)).needed
+    low, high, peak = needed.expected / 2**30, needed.high / 2**30, (total - free) / 2**30
+    print(compared, f"GiB of the GPU: {low:.1f} predicted, {high:.1f} at most, {peak:.1f} measured", sep="\n")
 
 # %% [markdown]
 # Few people publish how long a training step takes on their GPU, so for many the error of the prediction is not known. Yours would help:
@@ -281,7 +303,8 @@ else:
 # with what this cell prints. It holds the GPU, the job, the time and the versions, and nothing about you.
 
 # %%
-print(json.dumps(compared.row, indent=1) if compared else "There is nothing to send.")
+name = MODEL.rpartition("/")[2].lower()
+print(json.dumps(compared.row | {"model": name}, indent=1) if compared else "There is nothing to send.")
 
 # %% [markdown]
 # ## What did it learn?
@@ -301,16 +324,13 @@ HTML(pd.DataFrame(list(shown)[:3], columns=["question", "before", "after", "righ
 # ## Keep it: the adapter, and a merged model
 #
 # The adapter is small, and needs the original model beside it. Merged into the weights in 16 bits, both are one model that every server
-# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits.
+# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. Should the host run out of memory there, the
+# adapter is saved already.
 
 # %%
-import gc
-
-from peft import PeftModel
-
 model.save_pretrained(FOLDER / "adapter")
 tokenizer.save_pretrained(FOLDER / "adapter")
-del model, trainer
+model = trainer = None
 gc.collect()
 if GPU:
     torch.cuda.empty_cache()
@@ -321,14 +341,16 @@ merged.save_pretrained(FOLDER / "merged")
 tokenizer.save_pretrained(FOLDER / "merged")
 if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint():  # else the host would need minutes
     print(answers(merged.to(torch.device(0) if GPU else "cpu"), held_out[:1])[0])
+base = merged = None
 
 # %% [markdown]
-# **To serve it**: `vllm serve finetuned/merged`, on a T4 with `--dtype half`. **For llama.cpp and Ollama** write it as GGUF, in a terminal or behind `!`:
+# **To serve it**: `vllm serve finetuned/Qwen3-4B/merged`, on a T4 with `--dtype half`. **For llama.cpp and Ollama** write it as GGUF, in a
+# terminal or behind `!`:
 #
 # ```bash
 # git clone --depth 1 https://github.com/ggml-org/llama.cpp
 # pip install -r llama.cpp/requirements/requirements-convert_hf_to_gguf.txt
-# python llama.cpp/convert_hf_to_gguf.py finetuned/merged --outfile finetuned.gguf --outtype q8_0
+# python llama.cpp/convert_hf_to_gguf.py finetuned/Qwen3-4B/merged --outfile finetuned.gguf --outtype q8_0
 # ```
 #
 # The second line brings another transformers: run it last, or in an environment of its own. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).

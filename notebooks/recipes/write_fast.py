@@ -26,12 +26,14 @@
 # GPU the same cells take a real model.*
 
 # %%
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 
-if find_spec("dryrun") is None:  # in Colab, or in an empty folder: torch stays; transformers refuses Colab's torchao
-    needed = "transformers==5.23.0 accelerate==1.15.0 bitsandbytes==0.50.2 torchao==0.18.0"
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one GPU, also where there are two
+if not all(map(find_spec, ("dryrun", "bitsandbytes"))):  # in Colab: torch stays; transformers refuses Colab's torchao
+    needed = "transformers==5.23.0 accelerate==1.15.0 bitsandbytes==0.50.2 torchao==0.18.0 pandas matplotlib"
     ours = "dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed.split(), ours], check=True)
 
@@ -63,7 +65,7 @@ for model_name in MODELS:
             "model": model_name, "weights": weights, "GiB for 8 users": round(eight.expected / 2**30, 1),
             f"on {GPU or 'a T4'}": eight.verdict.partition(":")[0],
             "tokens/s, 1 user": round(one.decode.tokens_per_second) if one.predicted else "-",
-            "8 users": round(eight.decode.tokens_per_second) if eight.predicted else "-",
+            "tokens/s, 8 users together": round(eight.decode.tokens_per_second) if eight.predicted else "-",
         })  # fmt: skip
 
 HTML(pd.DataFrame(found).to_html(index=False))
@@ -74,20 +76,40 @@ HTML(pd.DataFrame(found).to_html(index=False))
 # Another model of the Hub, or a folder? Name it here. All that follows is measured again for it.
 
 # %%
+from huggingface_hub import hf_hub_download
+
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU runs in seconds
 fits = [row["model"] for row in found if row["weights"] == "bf16" and row[f"on {GPU or 'a T4'}"] == "it fits"]
 MODEL = (fits or MODELS[-1:])[0] if GPU else SMALL
-# T4 and older compute bf16 slowly: fp16 has as many bits.
+# T4 and older compute bf16 slowly: fp16 takes the same memory and is fast there.
 half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 dtype = half if GPU else torch.float32
-download = 2 * Generation(MODEL).model.parameters / 1e9
+try:
+    KNOWN = Generation(MODEL).model.name
+except ValueError:  # a model that dryrun has no name for is predicted by its configuration
+    KNOWN = hf_hub_download(MODEL, "config.json")
+download = 2 * Generation(KNOWN).model.parameters / 1e9
 if not GPU:
     PROMPT, NEW = 64, 32  # a CPU reads and writes slowly
 print(f"{MODEL}: {download:.1f} GB to download. Computed in {dtype}.")
 
 # %%
+import gc
+
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
+
+def forget():
+    """Frees a model before the next one is loaded. A compiled one holds itself until then."""
+    global model
+    model = None
+    torch.compiler.reset()
+    gc.collect()
+    if GPU:
+        torch.cuda.empty_cache()
+
+
+forget()
 tokenizer = AutoTokenizer.from_pretrained(MODEL)
 model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=dtype, device_map={"": 0} if GPU else None)
 chat = [{"role": "user", "content": "Explain in three sentences what a GPU is good at."}]
@@ -143,8 +165,7 @@ for (way, batch), rate in speed.items():
 
 # %%
 if GPU:
-    del model
-    torch.cuda.empty_cache()
+    forget()
     four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
     model = AutoModelForCausalLM.from_pretrained(MODEL, quantization_config=four_bit, dtype=dtype, device_map={"": 0})
     speed |= {("4 bits, as it comes", batch): tokens_per_second(model, batch) for batch in (1, 8)}
@@ -172,7 +193,8 @@ plt.show()
 # %% [markdown]
 # ## Predicted, and measured
 #
-# A compiled step is what a server replays, so its time can be compared. What lies above the prediction is the time that Python takes between two steps.
+# A compiled step is what a server replays, so its time can be compared. Where it takes longer than the high end, Python between two steps
+# is one reason.
 
 # %%
 import json
@@ -181,7 +203,7 @@ from dryrun import compare
 
 compared = None
 if GPU:
-    generation = Generation(MODEL, prompt=PROMPT, new=NEW)
+    generation = Generation(KNOWN, prompt=PROMPT, new=NEW)
     compared = compare(generation, Cluster(GPU), seconds=1 / speed["static cache", 1])
 print(compared or "No time is predicted for a CPU.")
 
@@ -191,7 +213,8 @@ print(compared or "No time is predicted for a CPU.")
 # with what this cell prints. It holds the GPU, the model, the time and the versions, and nothing about you.
 
 # %%
-print(json.dumps(compared.row, indent=1) if compared else "There is nothing to send.")
+name = MODEL.rpartition("/")[2].lower()
+print(json.dumps(compared.row | {"model": name}, indent=1) if compared else "There is nothing to send.")
 
 # %% [markdown]
 # ## What to take

@@ -61,5 +61,31 @@ def test_a_token_is_compared_and_offered_as_a_step_is():
     assert "seconds of a token" in str(compared)
     row = json.loads(json.dumps(compared.row)) | {"url": "https://example.org/1"}
     assert not list(published.row_problems(row)) and (row["kind"], row["seq"]) == ("decode", 576)
+    assert (row["precision"], row["attention"]) == ("fp16", "sdpa")  # what a T4 computes in, and what a static cache takes
+    assert dryrun.compare(written, Cluster("l4"), seconds=0.04).row["precision"] == "bf16"
     (problem,) = published.row_problems(row | {"value": 0.001, "seconds": 0.001})
     assert problem.startswith("value: reading the weights takes ")
+
+
+def test_what_has_no_prediction_or_no_place_in_a_row_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="qwen3-14b on T4 16GB: no speed is predicted: it does not fit"):
+        dryrun.compare(dryrun.Generation("qwen3-14b"), Cluster("t4"), seconds=0.05)
+    with pytest.raises(ValueError, match="objective='dpo': a row says nothing of a reference"):
+        dryrun.compare(Job("qwen3-0.6b", method="lora", objective="dpo", length=512), Cluster("l4"), seconds=1)
+
+
+def test_a_model_of_a_folder_has_the_folder_s_name_in_the_row(tmp_path):
+    folder = tmp_path / "My-Model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000,
+    }))  # fmt: skip
+    for given in (folder, folder / "config.json"):
+        row = dryrun.compare(Job(str(given), batch=4, length=256), Cluster("t4"), seconds=1).row
+        assert row["model"] == "my-model" and row["id"].startswith("own-t4-my-model-train-1gpu-4x256-")
+
+
+def test_mixed_precision_is_called_as_published_rows_call_it():
+    job = Job("qwen3-0.6b", precision="mixed", checkpointing=True, length=512)
+    assert dryrun.compare(job, Cluster("h100-sxm5"), seconds=1).row["precision"] == "amp_bf16"

@@ -1,6 +1,7 @@
 """docs/contribute.md and CONTRIBUTING.md: what they tell a contributor to do works."""
 
 import ast
+import json
 import re
 
 import pytest
@@ -20,6 +21,12 @@ def make_targets():
 def test_a_claim_of_a_notebook_in_its_smallest_form_runs():
     printed = run("contribute/claim.py").stdout
     assert re.search(r"Activation checkpointing cuts the peak memory of a step: [\d.]+x", printed), printed
+
+
+def test_a_step_that_one_timed_is_printed_beside_its_prediction_and_as_a_row():
+    printed = run("contribute/own_step.py").stdout
+    row = json.loads(printed[printed.index("{") :])
+    assert "seconds of an update" in printed and (row["seconds"], row["gpu"]) == (4.2, "t4")
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)

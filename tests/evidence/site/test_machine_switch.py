@@ -24,7 +24,7 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     expect(small_tab.locator("#machine")).to_have_value("nvidia-x")  # the other tab follows
     small_tab.reload()
     assert small_tab.evaluate(VALUES) == FIRST
-    assert small_tab.locator(".verified").inner_text().endswith("measured on NVIDIA X")
+    assert small_tab.locator(".verified").inner_text().endswith("measured on NVIDIA X · Dotted figures open their source")
 
 
 def test_the_choice_holds_before_the_page_has_a_body(two_machines):

@@ -306,7 +306,7 @@ def test_while_the_site_is_served_no_policy_stops_the_script_that_reloads_it(mon
 
 
 def test_a_page_leads_to_those_before_and_after_it_and_to_its_source():
-    sources = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.py")]
+    sources = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/**/*.py")]
     edits = tuple(f"/edit/main/{path.relative_to(ROOT).as_posix()}" for path in sources)
     last = len(pages()) - 1
     for number, address in enumerate(nav_addresses()):
@@ -330,6 +330,7 @@ def test_the_address_of_the_repository_stands_in_one_place_and_in_what_is_made_f
     pattern = rf"{re.escape(owner)}/{re.escape(name)}|{re.escape(owner)}\.github\.io"
     found = subprocess.run(["git", "grep", "-lE", pattern], cwd=ROOT, capture_output=True, text=True).stdout.split()
     made = [f"notebooks/{notebook}.{suffix}" for notebook in notebooks.names() for suffix in ("py", "ipynb")]
+    made += [f"notebooks/recipes/{path.name}" for path in (ROOT / "notebooks" / "recipes").iterdir()]  # `make check` compares them
     package = ["dryrun/README.md", "dryrun/SKILL.md", "dryrun/pyproject.toml", "snippets/dryrun/install.sh"]  # tests/pages/test_dryrun.py compares them
     assert sorted(found) == sorted(["pyproject.toml", *package, *made])
 
