@@ -39,6 +39,7 @@ GATED = (
 PLAIN = ("gpt", "gelu", "relu", "opt", "falcon", "bloom", "phi", "stablelm", "pythia", "neox", "mpt", "vit", "bert")
 # Words that a publisher puts behind a model's name.
 AFFIXES = ("-hf", "-instruct", "-it", "-base")
+NO_PARTS = ("text_config", "quantization_config")  # of a configuration's sections: what is traced, and how it is stored
 EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  # the fields that make a mixture
 
 
@@ -60,7 +61,13 @@ def values_of(model: str) -> dict[str, Any]:
 def left_out(model: str) -> str:
     """In words, the parts of a model that are not traced: "vision", or ""."""
     values = values_of(model)
-    return config_file.language_model(config_file.configuration(values))[1] if "model_type" in values else ""
+    if "model_type" not in values:
+        return ""
+    if model.startswith("{"):
+        return config_file.language_model(config_file.configuration(values))[1]
+    # Of the table's own entries the parts are known without transformers, which a browser has not; a test holds them against it.
+    parts = [name.removesuffix("_config") for name in values if name.endswith("_config") and name not in NO_PARTS]
+    return " and ".join(parts)
 
 
 def stored_in(model: str) -> str:

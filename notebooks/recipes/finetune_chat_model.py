@@ -81,7 +81,7 @@ HTML(pd.DataFrame(found).to_html(index=False))
 # ## Your choice
 #
 # Another model, of the Hub or in a folder? Name it as `MODEL`. A model that `dryrun` does not know by name is predicted by its config.json.
-# What you changed later on, data, length or rate, does not change what is in `FOLDER`: delete its checkpoints first.
+# Training goes on from the checkpoints in `FOLDER`: after a change of the data, the length or the rate, delete them first.
 
 # %%
 from pathlib import Path

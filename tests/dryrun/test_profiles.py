@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import hardware, profile_trace, profiles, step_trace, web
+from dryrun import config_file, hardware, models, profile_trace, profiles, step_trace, web
 from dryrun.profiles import VARIANTS
 from dryrun.workload import Workload
 
@@ -110,6 +110,30 @@ def test_the_page_answers_without_torch_what_the_command_answers(asked):
     page = without_torch(f"import json\nfrom dryrun import web\nprint(json.dumps(web.ask({asked!r})))")
     done = subprocess.run([sys.executable, "-m", "dryrun", *asked, "--json"], capture_output=True, text=True, cwd=ROOT, check=True)
     assert read(page) == read(done.stdout)
+
+
+def test_every_model_that_has_the_steps_is_answered_without_torch_and_transformers():
+    """Also those whose configuration is that of transformers, and those with a part that is not traced."""
+    program = """
+from dryrun import profiles, web
+for name in profiles.names():
+    steps = profiles.profile_of(name)["steps"]
+    for verb, needed in (("train --checkpointing --batch 1 --length 256", "full checkpointing"), ("infer --prompt 100 --new 20", "decode")):
+        verb, *options = verb.split()
+        said = web.ask([verb, name, "--gpu", "h200-sxm", *options]) if needed in steps else {"left_out": ""}
+        print(name, verb, said.get("error", "answered"), said.get("left_out"), sep=" | ")
+"""
+    lines = [line.split(" | ") for line in without_torch(program).splitlines()]
+    assert len(lines) == 2 * len(NAMES)
+    assert not [line for line in lines if line[2] != "answered"]
+    assert {name for name, _, _, left_out in lines if left_out == "vision"} >= {"gemma-3-4b", "qwen2.5-vl-7b"}
+
+
+def test_parts_that_are_not_traced_are_named_as_transformers_would():
+    for name in models._table():
+        values = models.values_of(name)
+        if "model_type" in values:
+            assert models.left_out(name) == config_file.language_model(config_file.configuration(values))[1], name
 
 
 def read(text):
