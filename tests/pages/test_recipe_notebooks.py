@@ -191,7 +191,14 @@ def test_words_that_were_edited_need_no_run(edited):
     assert problem.endswith("Fix: run `make pair`")
 
 
-@pytest.mark.parametrize("address", ["@v0.1.0#", "performance-and-scalability/issues/new", "performance-and-scalability.github.io"])
-def test_an_address_that_is_not_that_of_the_project_is_named(edited, address):
-    problems = edited(lambda text: text.replace(address, address.replace("0", "9").replace("scalability", "speed")))
+@pytest.mark.parametrize(
+    ("address", "another"),
+    [
+        (recipes.site_address(), "https://somebody.github.io/else/"),
+        ("](" + recipes.project()["urls"]["Repository"], "](https://github.com/somebody/else"),
+        (f"@v{recipes.project()['version']}#", "@v9#"),
+    ],
+)
+def test_an_address_that_is_not_that_of_the_project_is_named(edited, address, another):
+    problems = edited(lambda text: text.replace(address, another))
     assert any("an address of this project that is not that of pyproject.toml. Fix: write " in line for line in problems)
