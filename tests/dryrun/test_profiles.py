@@ -126,7 +126,7 @@ for name in profiles.names():
     lines = [line.split(" | ") for line in without_torch(program).splitlines()]
     assert len(lines) == 2 * len(NAMES)
     assert not [line for line in lines if line[2] != "answered"]
-    assert {name for name, _, _, left_out in lines if left_out == "vision"} >= {"gemma-3-4b", "qwen2.5-vl-7b"}
+    assert {name for name, _, _, left_out in lines if left_out == "vision"} >= {"mistral-small-3.1-24b", "qwen2.5-vl-7b"}
 
 
 def test_parts_that_are_not_traced_are_named_as_transformers_would():
