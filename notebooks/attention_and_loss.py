@@ -602,7 +602,7 @@ for name, sentence, value, unit, source in (
 # part of an answer. The peak should fall about as far as with chunks, and nothing is
 # computed twice.
 
-# %% alt="Bars of peak memory: a loss in chunks and logits for answers only need the same, a third less than all logits."
+# %% alt="Bars of peak memory: a loss in chunks and logits for answers only need the same, and clearly less than all logits."
 def a_quarter(model, batch):
     positions = torch.zeros(TOKENS // 4, dtype=torch.long)
     return model(**batch, logits_to_keep=positions, shift_labels=torch.zeros(1, TOKENS // 4, dtype=torch.long)).loss

@@ -595,7 +595,7 @@ for _ in range(3):
         for state in ("cold", "warm"):
             found[state] += watched((["ways.py", way], {}))
 
-# %% tags=["measures"] alt="Bars of peak memory over the checkpoint's size, by way of loading: building the model first and changing the dtype take two copies, memory-mapped files almost none."
+# %% tags=["measures"] alt="Bars of peak memory over the checkpoint's size, by way of loading: building the model first and changing the dtype take most, memory-mapped files almost nothing."
 def best(way, state, key):
     return min(run[key] for run in runs[way][state])
 

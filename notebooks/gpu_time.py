@@ -269,7 +269,7 @@ for name, sentence, value, least, most in (
 # same error everywhere. Look for classes that lie on one side: these are what a constant
 # misses, and not chance.
 
-# %% alt="Predicted against published seconds on log scales: the dots of all kinds lie along the diagonal, over five orders of magnitude."
+# %% alt="Predicted against published seconds on log scales: the dots of all kinds lie along the diagonal, from milliseconds to minutes."
 SHOWN = {"one": "training, one GPU", "many": "training, many GPUs", "decode": "decode", "lora": "LoRA",
          "qlora": "QLoRA"}
 dots = {key: [(MEASURED[one.id], one.seconds) for one in JUDGED if one.klass == klass]

@@ -116,7 +116,7 @@ derived("%", {
     "decode-error": ("Median error of the predicted tokens/s of an 8B Llama in 4 bits, one GPU after the other",
                      statistics.median(misses), 2, 30)})
 
-# %% alt="Bars of tokens per second for thirteen GPUs, predicted and published: the order is nearly the same, and the prediction mostly a little lower."
+# %% alt="Bars of tokens per second by GPU, predicted and published: the order is nearly the same, and the prediction mostly a little lower."
 plots.bars({accelerator(gpu).label: {"predicted": ours, "published": theirs} for ours, theirs, gpu in found},
            "tokens/s")
 plt.show()

@@ -157,7 +157,7 @@ table("flops-by-length", "FLOPs of a step of an 8B Llama",
 # every weight once, to multiply and add: memory is the limit. A batch of tokens
 # reads the weights once for all of them.
 
-# %% alt="The most tokens per second of three GPUs against tokens at a time, on log scales: a slope up to some hundred tokens, then a flat roof."
+# %% alt="The most tokens per second of three GPUs against tokens at a time, on log scales: first a slope, then a flat roof."
 card = processor("rtx-4090")
 weights = 2 * parameters
 claim("weights", "Bytes of an 8B Llama in bf16", weights / 1e9, "GB", kind="derived", at_least=16, at_most=16.2)

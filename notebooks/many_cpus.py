@@ -199,7 +199,7 @@ for name, sentence, value, unit, least, most in (
 # The gray lines are common networks. A training below the line of your network can hide its
 # all-reduce; one above waits for it.
 
-# %% alt="The network that hides all communication against a process's speed, on log scales: BERT-base needs most, 16-bit gradients half, LoRA a fraction."
+# %% alt="The network that hides all communication against a process's speed, on log scales: BERT-base needs most, with 16-bit gradients less, LoRA least."
 _, axes = plt.subplots(figsize=(7, 3))
 rates = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
 for way in ("BERT-base", "BERT-base, 16-bit gradients", "Llama-1B, LoRA of rank 16"):
@@ -498,7 +498,7 @@ if dist.get_rank() == 0:
     print("FOUND", json.dumps({"seconds": seconds, "cpu": min(cpu), "others": others}))
 dist.destroy_process_group()
 
-# %% tags=["measures"] alt="Bars of samples per second over one core: one process with two threads doubles it, two processes gain little, too many threads lose."
+# %% tags=["measures"] alt="Bars of samples per second over one core: one process with two threads gains most, two processes less, and too many threads lose."
 shapes = found_by("shapes.py")
 LABELS = {"1x1": "1 process, 1 thread", "1x2": "1 process, 2 threads", "2x1": "2 processes, 1 thread each",
           "2x2": "2 processes, 2 threads each"}

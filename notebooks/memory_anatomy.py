@@ -443,7 +443,7 @@ traced({"foreach-cost": ("What the foreach form of AdamW adds to the peak of the
 # left. The FLOPs stay as they are but for checkpointing, which adds most of a forward
 # pass.
 
-# %% alt="Bars of peak memory in six settings, from fp32 to bf16 with accumulation and checkpointing: each takes some off, the last a tenth of the first."
+# %% alt="Bars of peak memory in six settings, from fp32 to bf16 with accumulation and checkpointing: the last needs a small part of the first."
 def ladder(step, batch):
     """The same step of `batch` sequences, one method after another; `step(batch_size, **options)` traces it."""
     quarter, small = {"batch_size": batch // 4, "accumulation": 4}, f"4 x batch {batch // 4}"
@@ -480,7 +480,7 @@ traced({
 # is large for its size, so the logits weigh more. Its key and value heads are grouped. In
 # fp32 PyTorch's fused kernels do not take that, and the plain kernel keeps every score.
 
-# %% alt="The same bars for a 1B Llama: the last setting needs a tenth of the first."
+# %% alt="The same bars for a 1B Llama: again the last setting needs a small part of the first."
 llama_1b = LlamaConfig(
     vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
     num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=131072, tie_word_embeddings=True,

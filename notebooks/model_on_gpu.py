@@ -338,7 +338,7 @@ for model, on in generating.items():
 # on published rows: where two bands overlap by much, the prediction does not tell which GPU
 # is the faster one.
 
-# %% alt="Bars with error bars for eleven GPUs: tokens per second in fine-tuning an 8B model, and of one answer that it writes."
+# %% alt="Bars with error bars by GPU: tokens per second in fine-tuning an 8B model, and of one answer that it writes."
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
 for axis, (title, on) in zip(axes, (("fine-tuning, tokens/s", fine_tuning), ("one answer, tokens/s", generating))):
     shown = {gpu: said for gpu, said in on["llama3-8b"].items() if "value" in said}

@@ -256,7 +256,7 @@ for name, sentence, value, unit, least, most, source in (
 ):
     claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most, source=source)
 
-# %% alt="Bars of what an evaluation keeps: the logits of one batch are small, those of a thousand sequences of a language model hundreds of GiB."
+# %% alt="Bars of what an evaluation keeps: the logits of one batch are small, those of many sequences of a language model outgrow any GPU."
 bars({"logits, one batch of 8": one_batch, "logits, 469,530 rows x 9,997 classes": classifier,
       "logits, 1,000 sequences": whole}, "kept until the evaluation ends, GiB")
 

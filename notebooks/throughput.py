@@ -230,7 +230,7 @@ microseconds = {name: 1e6 * timings[name].best / sum(lengths[row] for row in bat
 # on a virtual machine that can take longer than the arithmetic. On such a machine padding
 # costs even more than is shown here.
 
-# %% tags=["measures"] alt="Bars of time per real token: grouped by length and padding-free take a quarter of padding to a fixed length."
+# %% tags=["measures"] alt="Bars of time per real token: padding to a fixed length takes most, grouped by length and padding-free least."
 table("time-per-token", f"Training time per real token, eight texts, Llama of 135 million parameters, "
       f"{'GPU' if GPU else 'one CPU thread'}", {"form": "Form of the batch", "time": "Time per real token, µs"},
       [{"form": name, "time": value} for name, value in microseconds.items()], kind="measured")
@@ -380,7 +380,7 @@ claim("compile-break-even", "Steps after which one minute of compiling has paid,
 # 4, that of DETR at batch 16; that of convolutional nets stays. The larger the batch, the
 # more of the time is matrix products, and a compiler does not make those faster.
 
-# %% alt="Bars of compiled over eager speed for five vision models at batch 1, 4 and 16, on an A100: most gain at batch 1, little at batch 16."
+# %% alt="Bars of compiled over eager speed for vision models at batch 1, 4 and 16, on an A100: most gain at batch 1, little at batch 16."
 A100_2023 = "https://huggingface.co/datasets/docs-benchmarks/compile-benchmarks/blob/main/a100-benchmarks.csv"
 MILLISECONDS = {  # eager and compiled, at batch 1, 4 and 16
     "ViT": ((9.325, 7.584), (14.832, 14.499), (40.944, 40.01)),
@@ -412,7 +412,7 @@ bars({model: dict(zip(("batch 1", "batch 4", "batch 16"), gain)) for model, gain
 # for a batch and having it, and divide by the time of a step. The guide has a program for
 # that.
 
-# %% tags=["measures"] alt="Bars of the share of time spent waiting for data: more than half without workers, hardly any with two."
+# %% tags=["measures"] alt="Bars of the share of time spent waiting for data: much without workers, hardly any with two."
 class SlowRows(torch.utils.data.Dataset):
     def __len__(self):
         return 160

@@ -12,7 +12,6 @@ from traitlets.config import Config
 from evidence.claims import MIME
 from evidence.measured_code import CLOSING_MARK, INSTALL_MARK
 
-INSTALLS = 'all(map(find_spec, '  # stands in the install cell of a recipe
 SHOWN_FIRST = ["text/html", "image/svg+xml", "image/png", "text/plain"]  # of the forms that an output is stored in
 
 
@@ -36,17 +35,18 @@ def _of_every_notebook(cell):
 def _folded(cell):
     """What stands for the code of a cell that the page folds, or "": set-up and bounds are for those who run the notebook."""
     shown = {kind for output in cell.outputs for kind in output.get("data", {})}
-    if MIME["start"] in shown or INSTALLS in cell.source:
+    tags = cell.metadata.get("tags", [])
+    if MIME["start"] in shown or "set-up" in tags:
         return "Set-up"
     if shown & {MIME["claim"], MIME["table"]}:
         return "Code of these figures, with their bounds"
     if shown & set(SHOWN_FIRST[1:3]):
         return "Code of this figure"
-    return "Code" if "fold" in cell.metadata.get("tags", []) else ""
+    return "Code" if "fold" in tags else ""
 
 
 def _without_bound(output):
-    """A claim without the bound that a run must keep: the ledger has it."""
+    """A claim without the bound that a run must keep: the folded code has it."""
     return re.sub(r"<small>\((\w+); at [^<]*\)</small>", r"<small>(\1)</small>", output)
 
 
@@ -90,5 +90,13 @@ EXPORTER = TemplateExporter(
     template_file="notebook.md.j2",
     extra_template_paths=[str(Path(__file__).resolve().parents[2] / "theme" / "notebook")],
     default_preprocessors=["nbconvert.preprocessors.CoalesceStreamsPreprocessor"],
-    filters={"fence": _fence, "folded": _folded, "of_every_notebook": _of_every_notebook, "without_bound": _without_bound, "numbers_right": _numbers_right, "refuse": _refuse, "shown_above": _shown_above},
+    filters={
+        "fence": _fence,
+        "folded": _folded,
+        "numbers_right": _numbers_right,
+        "of_every_notebook": _of_every_notebook,
+        "refuse": _refuse,
+        "shown_above": _shown_above,
+        "without_bound": _without_bound,
+    },
 )

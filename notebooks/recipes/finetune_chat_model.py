@@ -17,17 +17,18 @@
 # %% [markdown]
 # # Fine-tune a chat model on a free T4
 #
-# **Can a GPU that costs nothing teach a chat model to answer in your way?** Yes, by QLoRA. Here the model learns to answer
-# a question about a table with one SQL query, and with nothing else.
+# **Can a GPU that costs nothing teach a chat model to answer in your way?** By our prediction yes, with QLoRA. Here the model learns to
+# answer a question about a table with one SQL query, and with nothing else. This teaches a form. Facts that the model does not know
+# need many more examples, or belong in the prompt.
 #
 # In Colab choose *Runtime, Change runtime type, T4 GPU*, then *Run all*. The notebook takes the largest of five models that
-# your GPU trains within half an hour and your host's memory can merge, trains it, and leaves an adapter and a merged model.
-# It compares the time with what was predicted for your GPU.
+# your GPU trains within half an hour and your host's memory can merge. It trains the model, leaves an adapter and a merged model, and
+# compares the time with the prediction for your GPU.
 #
-# *The outputs on this page are of a run without GPU and network: a model of 135 million parameters on a CPU, and made-up
-# tables in place of the real ones. With a GPU the same cells take a real model and real data.*
+# *Not run on a GPU yet. The outputs on this page come from a run without GPU and network: a model of 135 million parameters on a CPU, and
+# made-up tables. With a GPU the same cells take a real model and real data.*
 
-# %%
+# %% tags=["set-up"]
 import os
 import subprocess
 import sys

@@ -17,15 +17,16 @@
 # %% [markdown]
 # # Run a chat model fast on a free T4
 #
-# **Does your GPU write as fast as it could?** Mostly not: one answer at a time, it waits for Python. A compiled step, several answers at once and
-# fewer bits change that, each in another way. This notebook measures all three on your GPU, and puts what a server would reach beside them.
+# **Does your GPU write as fast as it could?** A fast GPU that writes one answer at a time waits for Python, and any GPU reads all weights for
+# each token. A compiled step, several answers at once and fewer bits change that, each in another way. This notebook measures all three
+# on your GPU, and puts what a server would reach beside them. To serve many users, start with [a server](https://performance-and-scalability.github.io/performance-and-scalability/inference/servers/) instead.
 #
 # In Colab choose *Runtime, Change runtime type, T4 GPU*, then *Run all*. It takes the largest of five models that fits in 16 bits.
 #
-# *The outputs on this page are of a run without GPU and network: a model of 135 million parameters on a CPU, where nothing is compiled. With a
-# GPU the same cells take a real model.*
+# *Not run on a GPU yet. The outputs on this page come from a run without GPU and network: a model of 135 million parameters on a CPU, where
+# nothing is compiled. With a GPU the same cells take a real model.*
 
-# %%
+# %% tags=["set-up"]
 import os
 import subprocess
 import sys
