@@ -56,6 +56,7 @@ def execute(name, say=print):
         notebook = run(name, hub, folder, say)
     runs.drop_logs(notebook)
     notebook.cells = with_stable_ids(notebook.cells)
+    notebook.metadata["evidence"] = {"outputs": runs.outputs_hash(notebook)}
     write_atomically(FOLDER / f"{name}.ipynb", nbformat.writes(notebook) + "\n")
 
 
@@ -75,6 +76,8 @@ def check(name):
         notebook = nbformat.read(stored, 4)
         yield from pair_problems(path, stored, read_source(name), notebook, again)
         yield from output_problems(stored, notebook, again)
+        if notebook.metadata.get("evidence", {}).get("outputs") != runs.outputs_hash(notebook):
+            yield Problem(stored, "an output was edited or cleared since the run", again)
     repository = project()["urls"]["Repository"]
     addresses = {  # what begins so is ours
         "git+": f"git+{repository}@v{project()['version']}#",

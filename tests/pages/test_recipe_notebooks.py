@@ -188,6 +188,11 @@ def test_code_that_was_not_run_is_named_with_the_command(edited):
     assert f"is not the one in {CHAT}.ipynb: edited without running. Fix: run `make recipes RECIPES={CHAT}`" in problem
 
 
+def test_an_output_that_was_edited_is_named(edited):
+    (problem,) = edited(lambda text: text.replace("16 of 16 held-out", "15 of 16 held-out"), f"{CHAT}.ipynb")
+    assert problem.endswith(f"an output was edited or cleared since the run. Fix: run `make recipes RECIPES={CHAT}`")
+
+
 def test_words_that_were_edited_need_no_run(edited):
     (problem,) = edited(lambda text: text.replace("# ## Clean up", "# ## Tidy up"))
     assert problem.endswith("its words differ. Fix: run `make pair`")
