@@ -64,8 +64,9 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (minutes)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (an hour). CHANGED=main: what a change since main can touch
+	@tests=$$($(BIN)/python tests/changed.py $(CHANGED)) || exit; \
+	  if [ -n "$$tests" ]; then $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $$tests; else echo "no test answers to this change"; fi
 
 # Before anything is downloaded: a run that must fail after ten minutes says so in the first seconds.
 ready: $(VENV)/bin/python
@@ -108,7 +109,7 @@ pair: $(SITE) ## take edits of prose, comments and install cells over into the .
 fit: $(TEST) ## fit the predicted seconds to the published measurements, into dryrun/data/constants.json (minutes)
 	@$(BIN)/python -m fitting
 
-profiles: $(TEST) ## trace models once for all sizes, into dryrun/data/profiles (MODELS="qwen3-8b", default all; a minute or two each)
+profiles: $(TEST) ## trace models once for all sizes, into dryrun/data/profiles (MODELS="gpt2 llama", default all; some minutes each)
 	@$(BIN)/python -m dryrun.profile_trace $(MODELS)
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays

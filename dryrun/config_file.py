@@ -18,6 +18,10 @@ OF_LAYERS = (
     "max_position_embeddings", "tie_word_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers",
     "decoder_sparse_step",
 )  # fmt: skip
+# Language models whose sizes are enough to know what they run, and those whose text part is one of them.
+OF_KIND = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+           "olmo2": "Olmo2ForCausalLM", "phi3": "Phi3ForCausalLM"}  # fmt: skip
+WITH_TEXT = {"mistral3": "MistralForCausalLM", "qwen2_vl": "Qwen2ForCausalLM", "qwen2_5_vl": "Qwen2ForCausalLM", "qwen3_vl": "Qwen3ForCausalLM"}
 TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification")
 LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
 DEEPEST = 12  # lists and objects in each other
@@ -36,22 +40,32 @@ def config_file(given: str | Path) -> Path:
     return path
 
 
-def read_config(path: Path) -> Any:
-    """A transformers configuration. Nothing of the file is executed, and nothing is downloaded."""
+def read_values(path: Path) -> dict[str, Any]:
+    """The fields of a config.json, which name its kind of model and have sizes that a model can have."""
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        return values_of(path.read_text(encoding="utf-8"), path)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: this is no text: give a model's config.json") from error
+
+
+def values_of(text: str, path: Path) -> dict[str, Any]:
+    """The fields of the text of a config.json. path: what errors call it."""
+    try:
+        values = json.loads(text)
     except RecursionError:
         raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: this is no text: give a model's config.json") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
     _check_sizes(values, path)
+    return values
 
+
+def read_config(values: dict[str, Any], path: Path) -> Any:
+    """A transformers configuration of the fields of a config.json. Nothing of the file is executed, and nothing is downloaded."""
     from transformers import __version__, logging
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -108,6 +122,20 @@ def language_model(config: Any) -> tuple[Any, str]:
         fields["tie_word_embeddings"] = getattr(config, "tie_word_embeddings", False)
         text = configuration({"model_type": SAME_LAYERS[text.model_type], **fields})
     return text, " and ".join(left_out)
+
+
+def class_and_fields(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(name of the transformers class, fields of its configuration) of the part of a config.json that reads and writes text, without
+    transformers: ("", {}) where only that knows them."""
+    kind, text = values["model_type"], values.get("text_config")
+    if kind in WITH_TEXT:
+        text_class, given = WITH_TEXT[kind], text if isinstance(text, dict) else values
+        if "_vl" not in kind:
+            return text_class, given
+        return text_class, {name: given[name] for name in OF_LAYERS if name in given} | {"tie_word_embeddings": values.get("tie_word_embeddings", False)}
+    architectures = values.get("architectures")
+    named = [str(name) for name in architectures if str(name).endswith(TASKS)] if isinstance(architectures, list) else []
+    return (named or [OF_KIND.get(kind, "")])[0], values
 
 
 def class_of(config: Any, path: Path) -> type[PreTrainedModel]:

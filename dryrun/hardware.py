@@ -214,15 +214,17 @@ def _value(row: dict[str, Any], sources: dict[str, Any]) -> Value:
     return Value(**kept, **origin)
 
 
+GEFORCE = re.compile(r"rtx(?=[2-5]0[5-9]0)")  # a 4090 is called so; a 6000 may be one of five
+
+
 def _names(accelerators: dict[str, Accelerator]) -> dict[str, str]:
     """Every spelling → key; a spelling of two accelerators is a fault of the table."""
     names: dict[str, str] = {}
     for key, row in accelerators.items():
         for spelling in (key, row.label, row.name, *row.aliases):
-            if names.setdefault(_normal(spelling), key) != key:
-                raise ValueError(
-                    f"accelerators.json: {spelling!r} names {names[_normal(spelling)]} and {key}: drop one alias"
-                )
+            for called in {_normal(spelling), GEFORCE.sub("", _normal(spelling))}:
+                if names.setdefault(called, key) != key:
+                    raise ValueError(f"accelerators.json: {spelling!r} names {names[called]} and {key}: drop one alias")
     return names
 
 

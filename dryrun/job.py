@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import config_file, hardware, models, profiles
+from . import config_file, families, hardware, models, profiles
 from .formats import WEIGHT_BYTES
 from .optimizers import OPTIMIZERS
 from .workload import Workload
@@ -101,20 +101,24 @@ class Model:
 
 
 def model(given: str | Path | Model) -> Model:
-    """A `Model` by its name ("llama3-8b"), or by its config.json or the folder that holds it. ValueError in one line, with the
-    nearest names, where there is none."""
+    """A `Model` by its name ("llama3-8b"), by its config.json or the folder that holds it, or by its sizes in words
+    ("llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"). ValueError in one line, with the nearest names, where there is none."""
     if isinstance(given, Model):
         return given
     given = str(given)
     if not given:
         raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
+    if ":" in given and os.sep not in given:
+        return Model(given, families.of_words(given))
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
-    config_file.needs_tracing()
-    config, _ = config_file.language_model(config_file.read_config(path))
-    config_file.class_of(config, path)
-    return Model(given, path.read_text(encoding="utf-8"))
+    values, text = config_file.read_values(path), path.read_text(encoding="utf-8")
+    if not profiles.has(text):
+        config_file.needs_tracing()
+        config, _ = config_file.language_model(config_file.read_config(values, path))
+        config_file.class_of(config, path)
+    return Model(given, text)
 
 
 def gpu(name: str) -> hardware.Accelerator:

@@ -63,9 +63,9 @@ def left_out(model: str) -> str:
     values = values_of(model)
     if "model_type" not in values:
         return ""
-    if model.startswith("{"):
+    if model.startswith("{") and not class_and_fields(model)[0]:
         return config_file.language_model(config_file.configuration(values))[1]
-    # Of the table's own entries the parts are known without transformers, which a browser has not; a test holds them against it.
+    # Of the others the parts are known without transformers, which a browser has not; a test holds them against it.
     parts = [name.removesuffix("_config") for name in values if name.endswith("_config") and name not in NO_PARTS]
     return " and ".join(parts)
 
@@ -91,6 +91,11 @@ def addresses() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Any]:
     return json.loads(DATA.read_text(encoding="utf-8"))
+
+
+def configurations() -> list[str]:
+    """The names in the table, without aliases."""
+    return list(_table())
 
 
 def names() -> list[str]:
@@ -147,6 +152,15 @@ def with_positions(config: Any, length: int | None) -> Any:
 
 def from_sizes(sizes: dict[str, Any], length: int | None = None) -> tuple[type[PreTrainedModel], Any]:
     """(transformers class, configuration) of a model given by its sizes, as a published row gives them."""
+    import transformers
+
+    name, fields = fields_of_sizes(sizes)
+    model_class = _with_joined_projections() if sizes.get("joined") else getattr(transformers, name)
+    return model_class, with_positions(model_class.config_class(**fields), length)
+
+
+def fields_of_sizes(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(name of the transformers class, fields of its configuration) of a model given by its sizes."""
     missing = [name for name in NEEDED if not isinstance(sizes.get(name), int)]
     if missing:
         raise ValueError(f"config: {', '.join(missing)} missing: give {', '.join(NEEDED)} as whole numbers")
@@ -155,11 +169,18 @@ def from_sizes(sizes: dict[str, Any], length: int | None = None) -> tuple[type[P
             raise ValueError(f"config: {name}={sizes[name]}: no model is that large: {most:,} at most")
     if sizes["hidden"] < 1 or sizes["layers"] < 1 or sizes["heads"] < 1:
         raise ValueError("config: hidden, layers and heads must be 1 or more")
-    make = (
-        _image_model if not sizes["vocab"] else _mixture if sizes.get("experts") else _gpt if _plain(sizes) else _llama
-    )
-    model_class, config = make(sizes)
-    return model_class, with_positions(config, length)
+    make = _image_model if not sizes["vocab"] else _mixture if sizes.get("experts") else _gpt if _plain(sizes) else _llama
+    return make(sizes)
+
+
+def class_and_fields(model: str) -> tuple[str, dict[str, Any]]:
+    """(name of the transformers class, fields of its configuration) of the traced part of a model, by name, sizes or the text of a
+    config.json, as far as they are known without transformers: ("", {}) where they are not."""
+    if model.startswith("{"):
+        values = json.loads(model)
+        return config_file.class_and_fields(values) if "model_type" in values else fields_of_sizes(values)
+    row = _table()[known(model)]
+    return config_file.class_and_fields(row["config"]) if "config" in row else (row["class"], row["fields"])
 
 
 def _plain(sizes: dict[str, Any]) -> bool:
@@ -190,31 +211,19 @@ def _common(sizes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _llama(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
-    from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
-
+def _llama(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    fields = {"intermediate_size": sizes["ffn"], **_common(sizes)}
     if sizes["hidden"] % sizes["heads"]:  # Llama's configuration refuses these
-        return MistralForCausalLM, MistralConfig(intermediate_size=sizes["ffn"], sliding_window=None, **_common(sizes))
-    bias = "bias" in str(sizes.get("arch", ""))
-    return LlamaForCausalLM, LlamaConfig(intermediate_size=sizes["ffn"], attention_bias=bias, **_common(sizes))
+        return "MistralForCausalLM", {**fields, "sliding_window": None}
+    return "LlamaForCausalLM", {**fields, "attention_bias": "bias" in str(sizes.get("arch", ""))}
 
 
-def _gpt(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
+def _gpt(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A GPT whose heads need not divide its width, and may share keys and values."""
-    from transformers import (
-        GPT2Config,
-        GPT2LMHeadModel,
-        GPTBigCodeConfig,
-        GPTBigCodeForCausalLM,
-        GPTNeoXConfig,
-        GPTNeoXForCausalLM,
-    )
-
-    dropout = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
     described = str(sizes.get("arch", ""))
     if "NeoX" in described and not sizes["hidden"] % sizes["heads"]:
-        fields = {k: v for k, v in _common(sizes).items() if k not in ("head_dim", "num_key_value_heads")}
-        return GPTNeoXForCausalLM, GPTNeoXConfig(intermediate_size=sizes["ffn"], **fields)
+        fields = {name: value for name, value in _common(sizes).items() if name not in ("head_dim", "num_key_value_heads")}
+        return "GPTNeoXForCausalLM", {"intermediate_size": sizes["ffn"], **fields}
     fields = {
         "n_embd": sizes["hidden"],
         "n_layer": sizes["layers"],
@@ -222,57 +231,44 @@ def _gpt(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
         "n_inner": sizes["ffn"],
         "vocab_size": sizes["vocab"],
         "n_positions": 2048,
-        **dropout,
+        **{"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
     }
     if sizes.get("kv_heads") == 1:
-        return GPTBigCodeForCausalLM, GPTBigCodeConfig(multi_query=True, **fields)
+        return "GPTBigCodeForCausalLM", {"multi_query": True, **fields}
     shared = (sizes.get("kv_heads") or sizes["heads"]) != sizes["heads"]
-    if (
-        shared
-        or sizes["hidden"] % sizes["heads"]
-        or (sizes.get("head_dim") or 0) * sizes["heads"] not in (0, sizes["hidden"])
-    ):
-        return _llama(
-            {**sizes, "ffn": round(sizes["ffn"] * 2 / 3), "arch": ""}
-        )  # as many parameters, in three matrices
+    if shared or sizes["hidden"] % sizes["heads"] or (sizes.get("head_dim") or 0) * sizes["heads"] not in (0, sizes["hidden"]):
+        return _llama({**sizes, "ffn": round(sizes["ffn"] * 2 / 3), "arch": ""})  # as many parameters, in three matrices
     kernel = "gelu" if "written out" not in described else "gelu_new"
-    return GPT2LMHeadModel, GPT2Config(
-        activation_function=kernel, tie_word_embeddings="untied" not in described, **fields
-    )
+    return "GPT2LMHeadModel", {"activation_function": kernel, "tie_word_embeddings": "untied" not in described, **fields}
 
 
-def _mixture(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
-
+def _mixture(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if sizes.get("dense_layers") or sizes.get("shared_experts"):
         raise ValueError("config: mixtures with dense layers or shared experts are not predicted yet")
-    return Qwen3MoeForCausalLM, Qwen3MoeConfig(
-        intermediate_size=sizes["ffn"],
-        moe_intermediate_size=sizes.get("expert_ffn") or sizes["ffn"],
-        num_experts=sizes["experts"],
-        num_experts_per_tok=sizes["top_k"],
+    return "Qwen3MoeForCausalLM", {
+        "intermediate_size": sizes["ffn"],
+        "moe_intermediate_size": sizes.get("expert_ffn") or sizes["ffn"],
+        "num_experts": sizes["experts"],
+        "num_experts_per_tok": sizes["top_k"],
         **_common(sizes),
-    )
+    }
 
 
-def _image_model(sizes: dict[str, Any]) -> tuple[type[PreTrainedModel], Any]:
+def _image_model(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A ViT whose patches make as many tokens as the row says, one of them for the class."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    model_class = _with_joined_projections() if sizes.get("joined") else ViTForImageClassification
     side = round((sizes.get("tokens", 197) - 1) ** 0.5)
     ffn = sizes["ffn"] if "SwiGLU" not in str(sizes.get("arch", "")) else sizes["ffn"] * 3 // 2
-    return model_class, ViTConfig(
-        hidden_size=sizes["hidden"],
-        num_hidden_layers=sizes["layers"],
-        num_attention_heads=sizes["heads"],
-        intermediate_size=ffn,
-        image_size=16 * side,
-        patch_size=16,
-        num_labels=1000,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    return "ViTForImageClassification", {
+        "hidden_size": sizes["hidden"],
+        "num_hidden_layers": sizes["layers"],
+        "num_attention_heads": sizes["heads"],
+        "intermediate_size": ffn,
+        "image_size": 16 * side,
+        "patch_size": 16,
+        "num_labels": 1000,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
 
 
 @lru_cache(maxsize=1)

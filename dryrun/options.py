@@ -57,7 +57,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         ("plan", "which strategy on these GPUs, and why the others lose"),
     ):
         verb = verbs.add_parser(name, help=summary, description=summary)
-        verb.add_argument("model", help="a name (`dryrun models`), a config.json, or the folder that holds it")
+        verb.add_argument("model", help="a name (`dryrun models`), a config.json or its folder, or sizes: llama:layers=24,hidden=2048,...")
         _of_gpus(verb, name)
         if name == "infer":
             _of_generation(verb)

@@ -1,7 +1,10 @@
 """Makes profiles: traces a model at a few sizes, and solves for the polynomials of its steps (see `profiles`).
 
-    python -m dryrun.profile_trace llama3-8b qwen3-8b   without a name: every model of `dryrun models`
-    python -m dryrun.profile_trace --missing            adds to all profiles the steps that they lack
+    python -m dryrun.profile_trace llama gpt2      families or models; without a name: all of them
+    python -m dryrun.profile_trace --missing       adds to all profiles the steps that they lack
+
+The profile of a family is made from a model whose sizes are products of primes, so that each coefficient says by its factors which
+sizes it is a product of. What is a sum over all weights is solved for. Both are checked at other sizes.
 """
 
 from __future__ import annotations
@@ -15,18 +18,21 @@ from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
-from . import caches, models, step_trace, storage_log
+from . import caches, families, models, step_trace, storage_log
 from .config_file import one_line
 from .profiles import (
     FOLDER,
     FROM_FLOPS,
+    RANK,
     SHORTEST,
     SUFFIX,
     VARIANTS,
     basis,
-    names,
+    evaluated,
+    files,
     numbers,
-    profile_of,
+    operators_of,
+    read,
     storages,
 )
 from .storage_log import MADE, Storages
@@ -43,14 +49,35 @@ DEEPER = 8  # layers of a model that must be what those of `step_trace.FEW_LAYER
 MOST_OPERATORS = 20_000  # of a model whose layers differ, so that every layer is kept
 STATICS = ("model_class", "parameters", "trainable", "tensors", "factored", "layers", "width", "vocabulary", "tied", "heads", "split_heads",
            "cache_heads", "keys", "window_keys", "window", "state", "weight_bytes")  # fmt: skip
+# Of the model that a family is traced with: {size: the prime by which a coefficient is recognized}.
+PRIMES = {"hidden": 37, "ffn": 47, "kv_heads": 31, "group": 41, "joined": 43, "head_dim": 23, "vocab": 10007, "rank": 53}
+PRIME_RANK = 53
+PRIME_SIZES = families.Sizes(hidden=31 * 41 * 8 * 37, ffn=64 * 47, layers=32, heads=31 * 41, kv_heads=31, head_dim=8 * 23, vocab=10007, positions=131072)
+LARGEST_FACTOR = 1000  # of a formula; what is left of a number that is no product of sizes is larger
+SUMS = ("parameters", "trainable", "factored", "weight_bytes")  # over all weights
+OF_WEIGHTS = ("", "hidden", "ffn", "vocab", "head_dim", "kv_heads head_dim", "kv_heads group head_dim", "hidden vocab", "hidden ffn",
+              "hidden kv_heads head_dim", "hidden kv_heads group head_dim",
+              "rank", "rank hidden", "rank ffn", "rank kv_heads head_dim", "rank kv_heads group head_dim")  # fmt: skip
+OTHERS = [  # (sizes, rank) that sums are solved for; the last ones check them, and all other numbers
+    (families.Sizes(hidden, ffn, 32, heads, kv_heads, head_dim, vocab, 131072), rank)
+    for hidden, ffn, heads, kv_heads, head_dim, vocab, rank in (
+        (512, 1408, 8, 8, 64, 5003, 8), (640, 1600, 8, 4, 96, 7001, 16), (768, 2048, 12, 4, 64, 4001, 32), (896, 1536, 14, 2, 64, 9001, 4),
+        (1024, 2816, 16, 8, 128, 3001, 64), (1280, 3328, 20, 4, 80, 8009, 12), (1152, 4096, 6, 2, 192, 6007, 128), (576, 2304, 9, 3, 128, 12007, 24),
+        (1536, 3840, 24, 6, 96, 5501, 40), (704, 1216, 11, 11, 32, 10501, 6), (1408, 5120, 8, 2, 256, 7507, 10), (1792, 2624, 28, 7, 48, 2801, 20),
+        (2048, 7168, 32, 8, 72, 1907, 48), (1088, 1984, 17, 17, 112, 6203, 96), (1216, 6080, 19, 19, 64, 9901, 28), (1600, 4352, 25, 5, 160, 3307, 56),
+        (832, 2432, 13, 13, 64, 4507, 16), (960, 2560, 15, 5, 64, 49152, 8),
+    )
+]  # fmt: skip
+CHECKS = 2  # of these
+FAMILIES = [*dict.fromkeys(families.CLASSES.values()), *(f"{family}-tied" for family in families.TIED)]
 
 
 class NotExact(ValueError):
     """A number of a step is no polynomial of batch and length, or its operators differ."""
 
 
-def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[str]]:
-    """(the profile of a model, which variants have none and why). known: a profile of it, whose steps stay as they are."""
+def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> tuple[dict[str, Any], list[str]]:
+    """(the profile of a model, which variants have none and why). known: a profile of it, whose steps stay as they are. rank: of LoRA."""
     model_class, config = step_trace.config_of(model)
     if hasattr(config, "image_size"):
         raise NotExact("its inputs are images of one size")
@@ -69,9 +96,10 @@ def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any
     table = Polynomials(known["polynomials"] if known else ())
     steps: dict[str, list[dict[str, Any]]] = dict(known["steps"]) if known else {}
     missing = []
-    for name, options in VARIANTS.items():
+    for name in VARIANTS:
         if name in steps:
             continue
+        options = options_of(name, rank)
         if options.get("kind") == "decode" and not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
             continue
         try:
@@ -82,6 +110,113 @@ def make(model: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any
         except Exception as error:  # whatever a model's own code raises
             missing.append(f"{name}: {one_line(error)}")
     return {"facts": facts, "polynomials": table.rows, "steps": steps}, missing
+
+
+def make_family(family: str) -> tuple[dict[str, Any], list[str]]:
+    """(the profile of a family, which variants have none and why)."""
+    profile, missing = make(_of_sizes(family, PRIME_SIZES), rank=PRIME_RANK)
+    profile["polynomials"] = [[formula(one) for one in row] for row in profile["polynomials"]]
+    for name, regimes in profile["steps"].items():
+        sums = {layers: _sums(family, name, layers) for layers in step_trace.FEW_LAYERS}
+        for regime in regimes:
+            for one in regime["shallow"]:
+                _in_formulas(one["traced"], sums[one["traced"]["layers"]])
+    profile["facts"] = {"made_with": profile["facts"]["made_with"]}
+    for sizes, rank in OTHERS[-CHECKS:]:
+        for name, regimes in profile["steps"].items():
+            check_sizes(family, sizes, rank, options_of(name, rank), regimes, profile["polynomials"])
+    return profile, missing
+
+
+def options_of(variant: str, rank: int) -> dict[str, Any]:
+    """What of a `Workload` makes a variant, with LoRA of a rank."""
+    options = VARIANTS[variant]
+    return options | {"rank": rank} if options.get("rank") else options
+
+
+def _of_sizes(family: str, sizes: families.Sizes) -> str:
+    name = family.removesuffix("-tied")
+    model_class = next(model_class for model_class, of in families.CLASSES.items() if of == name)
+    return families.of_words(families.in_words(families.Member(family, model_class, sizes)))
+
+
+def formula(value: Any) -> Any:
+    """A coefficient as a product of sizes, and 1 where a buffer has a byte more: 3008 is "64 ffn" of a prime 47. NotExact if it is none."""
+    symbols = PRIME_SIZES.symbols(PRIME_RANK)
+    for more in (0, 1):
+        rest, factors = Fraction(value) - more, []
+        for name, prime in PRIMES.items():
+            while rest and not rest.numerator % prime:
+                rest /= symbols[name]
+                factors.append(name)
+        if rest.numerator <= LARGEST_FACTOR and not any(rest and not (rest.numerator % prime and rest.denominator % prime) for prime in PRIMES.values()):
+            if not factors:
+                return value
+            return " ".join([*([str(rest)] if rest != 1 else []), *factors]) + (" + 1" if more else "")
+    raise NotExact(f"{value} is no product of sizes")
+
+
+def _in_formulas(traced: dict[str, Any], sums: dict[str, str]) -> None:
+    """Replaces what depends on sizes by formulas of them."""
+    for name in ("width", "vocabulary", "heads", "split_heads", "cache_heads", "keys"):
+        traced[name] = formula(traced[name])
+    traced["matrices"] = [[[formula(side) for side in shape], count] for shape, count in traced["matrices"]]
+    traced["model_class"] = ""
+    traced.update(sums)
+
+
+def _sums(family: str, variant: str, layers: int) -> dict[str, str]:
+    """{name: formula} of the sums over all weights of a shallow model."""
+    short = {name: value for name, value in VARIANTS[variant].items() if name in ("kind", "rank", "targets", "four_bit")}  # what weights there are
+    key = family, layers, *short.items()
+    if key not in _SUMS:
+        rows, found = [], []
+        for sizes, rank in OTHERS:
+            symbols = sizes.symbols(rank)
+            rows.append([Fraction(evaluated(term or "1", symbols)) for term in OF_WEIGHTS])
+            model = _of_sizes(family, sizes)
+            model_class, config = step_trace.config_of(model)
+            workload = Workload(model, 1, SHORTEST, **(short | ({"rank": rank} if "rank" in short else {})))
+            found.append(step_trace.recorded(workload, model_class, step_trace.with_layers(config, layers), layers).traced)
+        inverse = _inverse(rows[: len(OF_WEIGHTS)])
+        _SUMS[key] = {name: _sum([getattr(one, name) for one in found], rows, inverse) for name in SUMS}
+    return _SUMS[key]
+
+
+_SUMS: dict[tuple[Any, ...], dict[str, str]] = {}
+
+
+def _sum(values: list[int], rows: list[list[Fraction]], inverse: list[list[Fraction]]) -> str:
+    factors = [sum((factor * value for factor, value in zip(row, values, strict=False)), Fraction(0)) for row in inverse]
+    for row, value in zip(rows, values, strict=True):
+        if sum(factor * one for factor, one in zip(factors, row, strict=True)) != value:
+            raise NotExact(f"a sum over all weights, {value}, is no sum of products of sizes")
+    return " + ".join(f"{factor} {term}".strip() for factor, term in zip(factors, OF_WEIGHTS, strict=True) if factor) or "0"
+
+
+def check_sizes(
+    family: str, sizes: families.Sizes, rank: int, options: dict[str, Any], regimes: list[dict[str, Any]], polynomials: list[list[Any]]
+) -> None:
+    """NotExact where a model of other sizes is not what the formulas say, at a size of each regime."""
+    model, symbols = _of_sizes(family, sizes), sizes.symbols(rank)
+    rows = [[evaluated(one, symbols) for one in row] for row in polynomials]
+    for regime in regimes:
+        batch, length = (regime["batch"][0], 1) if options.get("kind") == "decode" else (3 * regime["batch"][0] - 2, 150)
+        values = numbers(rows, batch, length)
+        for one in regime["shallow"]:
+            number = one["traced"]["layers"]
+            model_class, config = step_trace.config_of(model, length)
+            shape, found = _taken_apart(step_trace.recorded(Workload(model, batch, length, **options), model_class, step_trace.with_layers(config, number), number))
+            table = Polynomials()
+            table.add([])  # 0 is no value of `FROM_FLOPS`
+            said = _put_together(shape, [table.add([value]) for value in found])
+            of_said = {name: said[name] for name in ("words", "categories", "free", "log")}
+            if of_said != {name: one[name] for name in of_said} or _with_values(said, numbers(table.rows, 1, 1)) != _with_values(one, values):
+                raise NotExact(f"{model} runs another step than its family's formulas say")
+
+
+def _with_values(one: dict[str, Any], values: list[int]) -> list[Any]:
+    return [one["columns"][:-1], [operator.__dict__ for operator in operators_of(one, values)], [values[index] for index in one["storages"]]]
 
 
 def check_depth(model: str, options: dict[str, Any], regime: dict[str, Any], polynomials: list[list[Any]]) -> None:
@@ -154,7 +289,7 @@ def _polynomial(values: tuple[int, ...], sizes: list[tuple[int, int]], inverse: 
     return short
 
 
-def _inverse(matrix: list[list[int]]) -> list[list[Fraction]]:
+def _inverse(matrix: Sequence[Sequence[int | Fraction]]) -> list[list[Fraction]]:
     size = len(matrix)
     rows = [[Fraction(value) for value in row] + [Fraction(int(i == j)) for j in range(size)] for i, row in enumerate(matrix)]
     for column in range(size):
@@ -274,27 +409,28 @@ def _relative(kept: Storages) -> list[int]:
     return found
 
 
-def write(model: str, known: dict[str, Any] | None = None) -> str:
-    """Makes and writes one profile. Returns a line that says what it has."""
+def write(name: str, known: dict[str, Any] | None = None) -> str:
+    """Makes and writes one profile, of a family or of a model. Returns a line that says what it has."""
     started = time.perf_counter()
     try:
-        profile, missing = make(model, known)
+        profile, missing = make_family(name) if name in FAMILIES else make(name, known)
     except Exception as error:
-        return f"{model}: none: {one_line(error)}"
+        return f"{name}: none: {one_line(error)}"
     left = f"; without {'; '.join(missing)}" if missing else ""
     if "forward" not in profile["steps"]:  # the rest would answer no whole question: text is read before it is written
-        return f"{model}: none{left}"
+        return f"{name}: none{left}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     packed = bz2.compress(json.dumps(profile, separators=(",", ":")).encode())
-    FOLDER.joinpath(model + SUFFIX).write_bytes(packed)
-    return f"{model}: {len(profile['steps'])} steps, {len(packed) / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
+    FOLDER.joinpath(name + SUFFIX).write_bytes(packed)
+    return f"{name}: {len(profile['steps'])} steps, {len(packed) / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
 
 
 def main(asked: list[str]) -> None:
     added = asked[:1] == ["--missing"]
-    everyone = names() if added else [name for name in models.names() if models.known(name) == name]
-    for model in asked[added:] or everyone:
-        print(write(model, profile_of(model) if added else None), flush=True)
+    everything = files() if added else [*FAMILIES, *(name for name in models.configurations() if not families.member_of(name))]
+    for name in asked[added:] or everything:
+        known = read(FOLDER / f"{name}{SUFFIX}") if added and name not in FAMILIES else None
+        print(write(name, known), flush=True)
 
 
 if __name__ == "__main__":

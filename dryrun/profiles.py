@@ -5,10 +5,12 @@ matrices, is a polynomial in batch and length. So is each storage. `profile_trac
 less shallow model, and checks them at other sizes. One sequence is a case of its own, because some copies are left out for it; so
 are sequences that a sliding window does not reach. What is no such function, or was not traced, has no profile: `traces` traces it.
 
-    data/profiles/llama3-8b.json.bz2
+    data/profiles/gpt2.json.bz2           of one model
     {"facts": {...},                      of the model: class, positions
      "polynomials": [[0, 4096, ...], ...] coefficients of 1, B, T, B T, T^2, B T^2; fractions as "1/2"
      "steps": {"lora checkpointing": [{"batch": [2, 0], "length": [32, 0], "shallow": [step, step]}, ...]}}   0: no end
+
+    data/profiles/llama.json.bz2          of a family: numbers that depend on the model are formulas of its sizes, "2 hidden ffn"
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from . import depth
+from . import depth, families, models
 from .fusion import eager, fused
 from .kernels import Operator
 from .memory_trace import Trace
@@ -31,7 +33,7 @@ from .workload import Experts, Traced, Workload
 
 FOLDER = Path(__file__).with_name("data") / "profiles"
 SUFFIX = ".json.bz2"
-RANK, TARGETS = 16, "all linear"
+RANK, TARGETS = 16, "all linear"  # of the profile of one model; that of a family takes any rank
 SHORTEST = 32  # tokens: shorter steps are traced
 FROM_FLOPS = -1  # in place of a polynomial: the rows of a product of a mixture are those of its FLOPs, shared among the experts
 # What of a Workload makes other operators, by name. `compiled` and `fused_loss` change kernels alone, after the trace.
@@ -54,7 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def profiled(workload: Workload) -> Traced | None:
     """The workload's trace from its model's profile; None where there is none for it."""
     name = variant(workload)
-    if name is None or (found := profile_of(workload.model)) is None:
+    if name is None or (found := profile_of(workload.model, workload.rank)) is None:
         return None
     for index, regime in enumerate(found["steps"].get(name, ())):
         if _within(workload.batch, regime["batch"]) and (workload.kind == "decode" or _within(workload.length, regime["length"])):
@@ -68,25 +70,89 @@ def facts(model: str) -> dict[str, Any] | None:
     return found["facts"] if found else None
 
 
-def profile_of(model: str) -> dict[str, Any] | None:
-    """The profile of a model by name; None where it has none."""
-    path = FOLDER / f"{model}{SUFFIX}"
-    return None if model.startswith("{") or not path.is_file() else _read(path)
+def profile_of(model: str, rank: int = RANK) -> dict[str, Any] | None:
+    """The profile of a model by name, sizes or the text of a config.json, with LoRA of a rank: that of its family, or its own. None where
+    it has none."""
+    if not has(model):
+        return None
+    if families.member_of(model):
+        return _of_family(model, rank or RANK) if rank != 1 else None  # a rank of one runs other operators
+    return read(FOLDER / file_of(model)) if rank in (0, RANK) else None
+
+
+def has(model: str) -> bool:
+    """Whether a model has a profile."""
+    name = file_of(model)
+    return bool(name) and (FOLDER / name).is_file()
+
+
+def file_of(model: str) -> str:
+    """What the file of a model's profile is called, if it has one."""
+    member = families.member_of(model)
+    return f"{member.family}{SUFFIX}" if member else "" if model.startswith("{") else f"{model}{SUFFIX}"
+
+
+@lru_cache(maxsize=32)
+def _of_family(model: str, rank: int) -> dict[str, Any]:
+    """The profile of a model, given that of its family: formulas of sizes become numbers."""
+    member: families.Member = families.member_of(model)  # type: ignore[assignment]
+    profile, sizes = read(FOLDER / f"{member.family}{SUFFIX}"), member.sizes
+    symbols = sizes.symbols(rank)
+    steps = {name: [regime | {"shallow": [_sized(one, symbols, member.model_class) for one in regime["shallow"]]} for regime in regimes]
+             for name, regimes in profile["steps"].items()}  # fmt: skip
+    low, high = (one["traced"] for one in next(iter(steps.values()))[0]["shallow"])
+    facts = {
+        "class": member.model_class,
+        "positions": sizes.positions,
+        "heads": sizes.heads,
+        "parameters": depth.line(low["parameters"], high["parameters"], (low["layers"], high["layers"]), sizes.layers),
+        "layers": sizes.layers,
+        "state": 0,
+    }
+    polynomials = [[evaluated(one, symbols) for one in row] for row in profile["polynomials"]]
+    return {"facts": profile["facts"] | facts, "polynomials": polynomials, "steps": steps}
+
+
+def _sized(one: dict[str, Any], symbols: dict[str, int], model_class: str) -> dict[str, Any]:
+    """A shallow step of a family with its formulas evaluated."""
+    traced = {name: evaluated(value, symbols) for name, value in one["traced"].items() if name != "model_class"}
+    matrices: Counter[tuple[int, ...]] = Counter()  # of two shapes that are the same in this model, one
+    for shape, count in traced["matrices"]:
+        matrices[tuple(evaluated(side, symbols) for side in shape)] += count
+    return one | {"traced": traced | {"matrices": [[list(shape), count] for shape, count in matrices.items()], "model_class": model_class}}
+
+
+def evaluated(formula: Any, symbols: dict[str, int]) -> Any:
+    """The value of "2 hidden ffn + 1", whole or as text of a fraction; a number as it is."""
+    if not isinstance(formula, str):
+        return formula
+    total = Fraction(0)
+    for term in formula.split(" + "):
+        value = Fraction(1)
+        for factor in term.split():
+            value *= symbols[factor] if factor in symbols else Fraction(factor)
+        total += value
+    return int(total) if total.denominator == 1 else str(total)
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     return json.loads(bz2.decompress(path.read_bytes()))
 
 
 def names() -> list[str]:
-    """Models that have a profile."""
+    """Models of the table that have a profile, of their own or of their family."""
+    return [name for name in models.configurations() if has(name)]
+
+
+def files() -> list[str]:
+    """Names of the profiles: of models, and of families."""
     return sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
 
 
 def variant(workload: Workload) -> str | None:
     """The name in `VARIANTS` of what this workload runs, or None."""
-    plain = replace(workload, batch=1, length=1, compiled=False, fused_loss=False)
+    plain = replace(workload, batch=1, length=1, rank=RANK if workload.rank else 0, compiled=False, fused_loss=False)
     return next((name for name, options in VARIANTS.items() if plain == Workload(workload.model, 1, 1, **options)), None)
 
 
@@ -97,7 +163,7 @@ def _within(value: int, ends: list[int]) -> bool:
 
 @lru_cache(maxsize=64)  # a plan asks for the same step on many settings
 def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
-    profile: dict[str, Any] = profile_of(workload.model)  # type: ignore[assignment]
+    profile: dict[str, Any] = profile_of(workload.model, workload.rank)  # type: ignore[assignment]
     regime = profile["steps"][name][regime_number]
     values = numbers(profile["polynomials"], workload.batch, workload.length)
     state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
@@ -137,7 +203,7 @@ def _step(one: dict[str, Any], values: list[int], compiled: bool) -> Traced:
     facts = dict(one["traced"])
     facts["matrices"] = {tuple(shape): count for shape, count in facts["matrices"]}
     facts["experts"] = Experts(*facts["experts"]) if facts["experts"] else None
-    operators = _operators(one, values)
+    operators = operators_of(one, values)
     kernels = (fused if compiled else eager)(operators)
     if not compiled:  # what only describes a tensor costs the CPU's time alone
         kernels.dispatched.update({(phase, False): count for phase, count in one["free"]})
@@ -155,7 +221,7 @@ def storages(one: dict[str, Any], values: list[int]) -> Storages:
     return Storages.of_log(made, log)
 
 
-def _operators(one: dict[str, Any], values: list[int]) -> list[Operator]:
+def operators_of(one: dict[str, Any], values: list[int]) -> list[Operator]:
     words, shapes = one["words"], iter(one["shapes"])
     reads, writes, newest = iter(one["reads"]), iter(one["writes"]), -1
     found = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 from . import __main__ as command
-from . import answer, hardware, inference, models, profiles, roofline
+from . import answer, config_file, families, hardware, inference, job, profiles, roofline
 from .hardware import GiB
 from .options import parser
 
@@ -33,18 +34,33 @@ def row(arguments: list[str]) -> dict[str, Any]:
         return _refused(error, arguments)
 
 
-def named(model: str) -> str:
-    """The model's own name, which its profile has too; "" where nothing is called so."""
+def named(given: str) -> dict[str, str]:
+    """{"name": of a model in the table, or ""; "profile": the file with its profile; "words": its sizes, where those are all it is}."""
     try:
-        return models.known(model)
+        found = job.model(given)
     except ValueError:
-        return ""
+        return {"name": "", "profile": "", "words": ""}
+    member = families.member_of(found.text)
+    words = families.in_words(member) if member else ""
+    return {"name": found.text if found.known else "", "profile": profiles.file_of(found.text), "words": words}
 
 
-def choices() -> dict[str, list[dict[str, Any]]]:
-    """What a page can offer: models with a profile, and GPUs with predicted times."""
+def in_words(text: str) -> dict[str, Any]:
+    """The model of the text of a config.json in the words that commands take; {"error": one line} where none is traced like it."""
+    try:
+        values = config_file.values_of(text, Path("config.json"))
+        return {"model": families.in_words(families.member(*config_file.class_and_fields(values)))}
+    except families.OfNoFamily as error:
+        return {"error": f"config.json: {error}. On a machine with torch, dryrun traces it: give the file's path in place of a name"}
+    except ValueError as error:
+        return {"error": str(error)}
+
+
+def choices() -> dict[str, list[Any]]:
+    """What a page can offer: models with a profile, kinds of models that come in any size, and GPUs with predicted times."""
     return {
-        "models": [_model(name) for name in models.names() if profiles.facts(name)],
+        "models": [_model(name) for name in profiles.names()],
+        "families": list(config_file.OF_KIND),
         "gpus": [_gpu(key) for key in hardware.ACCELERATORS if _predicted(key)],
     }
 

@@ -57,6 +57,40 @@
     return sections.has(location) ? [{ location }] : undefined
   }
 
+  // A question that names a model is one for the page your-model: it is offered above the pages.
+  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|finetune|finetuning|fine|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
+  const TASKS = [["qlora", /\bqlora\b/i], ["lora", /\b(lora|fine-?tun\w*|fine|sft|dpo)\b/i], ["full", /\b(pre-?train\w*|train\w*|full)\b/i], ["infer", /./]]
+  let choices // of the planner: fetched at the first digit, which all such names have
+  const named = (called, words, most = 5) => {
+    for (let size = most; size; size--) for (let from = 0; from + size <= words.length; from++) {
+      const joined = words.slice(from, from + size).join("")
+      if (Object.hasOwn(called, joined)) return { name: called[joined], before: words[from - 1] }
+    }
+  }
+  const COUNTS = { two: 2, three: 3, four: 4, eight: 8 }
+  const count = word => COUNTS[word] ?? Number(/^(\d{1,4})x?$/.exec(word)?.[1] ?? 1) // "8 h100", "2x 3090"
+  const ofSize = (models, words) => { // "70b": the model of nearly so many parameters
+    const asked = words.map(word => /^(\d+(\.\d+)?)b$/.exec(word)?.[1]).find(Boolean)
+    const off = one => Math.abs(one.parameters / 1e9 - asked) / asked
+    const best = asked && models.reduce((one, other) => off(other) < off(one) ? other : one)
+    return best && off(best) < .1 ? { name: best.name } : undefined
+  }
+  const planned = async query => {
+    if (!/\d/.test(query) || query.length > 120) return
+    choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
+    const offered = await choices, words = query.toLowerCase().match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
+    if (!offered) return
+    const gpu = named(offered.called.gpus, words), model = named(offered.called.models, words) ?? ofSize(offered.models, words), gpus = count(gpu?.before)
+    if (!model && !(gpu && ASKED.test(query))) return
+    const address = new URL("your-model/", root)
+    address.searchParams.set("task", TASKS.find(([, said]) => said.test(query))[0])
+    if (model) address.searchParams.set("model", model.name)
+    if (gpu) address.searchParams.set("gpu", gpu.name)
+    if (gpus > 1) address.searchParams.set("gpus", gpus)
+    const what = [model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
+    return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
+  }
+
   const show = (query, { items, words, instead }) => {
     const sorted = guidesFirst(items.map(group => [...group].sort((a, b) => b.score - a.score)))
     const first = oldName(query)
@@ -66,6 +100,11 @@
     const changed = Object.entries(instead).map(([typed, word]) => `“${word}” for “${typed}”`).join(", ")
     const found = groups.length ? `${groups.length} page${groups.length > 1 ? "s" : ""}` : "No page has these words. Try an argument, a method or a part of the message"
     status.textContent = changed ? `${found}, with ${changed}` : found
+    panel.querySelector(".find-ask")?.remove()
+    planned(query).then(link => {
+      panel.querySelector(".find-ask")?.remove()
+      if (link && box.value === query) status.after(link)
+    })
     list.dataset.query = query // for whoever waits for the answer
   }
 
@@ -74,6 +113,7 @@
     const query = box.value
     if (!/[\p{L}\p{N}]/u.test(query)) {
       list.replaceChildren()
+      panel.querySelector(".find-ask")?.remove()
       status.textContent = "Type a word, an argument or a whole error message"
       list.dataset.query = query
       return
@@ -101,7 +141,7 @@
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
     if (!step) return
     event.preventDefault()
-    const stops = [box, ...list.querySelectorAll("a")]
+    const stops = [box, ...panel.querySelectorAll(".find-ask, .md-search-result__list a")]
     stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length].focus()
   })
 

@@ -20,12 +20,12 @@ const ready = start()
 const profiles = new Map()
 const profile = async ({ python, answer }, asked) => {
   const model = JSON.parse(answer("named", JSON.stringify(asked)))
-  const file = `${model}.json.bz2`
-  if (!model) return ""
-  if (!profiles.has(model)) profiles.set(model, get(`profiles/${file}`).then(response => response.arrayBuffer()).then(
+  const file = model.profile
+  if (!file) return model
+  if (!profiles.has(file)) profiles.set(file, get(`profiles/${file}`).then(response => response.arrayBuffer()).then(
     bytes => python.FS.writeFile(`dryrun/data/profiles/${file}`, new Uint8Array(bytes))))
-  await profiles.get(model).catch(error => {
-    profiles.delete(model)
+  await profiles.get(file).catch(error => {
+    profiles.delete(file)
     if (!error.message.endsWith("404")) throw error // a model without a profile is answered by name
   })
   return model
@@ -36,6 +36,7 @@ addEventListener("message", async ({ data: { id, kind, asked } }) => {
   newest = Math.max(newest, id)
   try {
     const { python, answer } = await ready
+    if (kind === "in_words") return postMessage({ id, kind, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
     const model = await profile({ python, answer }, asked[1])
     await new Promise(done => setTimeout(done)) // so that a newer question is seen
     if (id < newest) return

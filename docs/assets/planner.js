@@ -22,6 +22,7 @@
   // Which fields belong to the question.
   const is = {
     train: () => field("task").value !== "infer", infer: () => field("task").value === "infer", full: () => field("task").value === "full",
+    adapters: () => is.train() && !is.full(),
     grpo: () => is.train() && field("objective").value === "grpo", pairs: () => is.train() && field("objective").value === "dpo", many: () => is.train() && +field("gpus").value > 1,
     nodes: () => is.many() && +field("gpus").value > +field("gpus-per-node").value
   }
@@ -34,12 +35,12 @@
   // The arguments of the command.
   const options = (...names) => names.filter(name => asked(name) && field(name).value && field(name).value !== defaults0[name])
     .flatMap(name => [`--${name}`, field(name).value])
-  const defaults0 = { gpus: "1", "gpus-per-node": "8", length: "2048", batch: "1", accumulation: "1", objective: "sft", dtype: "bf16", optimizer: "adamw",
+  const defaults0 = { gpus: "1", "gpus-per-node": "8", rank: "16", length: "2048", batch: "1", accumulation: "1", objective: "sft", dtype: "bf16", optimizer: "adamw",
     strategy: "fsdp2", epochs: "1", prompt: "1024", new: "256", weights: "bf16" } // of the command: they need not be typed
   const whole = name => field(name).value.trim() || " "
   const step = () => {
     const task = field("task").value
-    return [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "gpus-per-node", "network"), ...(task === "full" ? [] : [`--${task}`]),
+    return [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "gpus-per-node", "network"), ...(task === "full" ? [] : [`--${task}`, ...options("rank").slice(1)]),
       ...options("objective"), ...(is.grpo() ? ["--new", field("written").value] : []), ...options("length", "batch", "accumulation", "dtype", "optimizer"),
       ...["checkpointing", "fused-loss", "compile"].filter(name => field(name).checked).map(name => `--${name}`)]
   }
@@ -76,6 +77,24 @@
     try { if (!new URLSearchParams(location.search).has("gpu") && localStorage.getItem("gpu")) field("gpu").value = localStorage.getItem("gpu") } catch {}
   }
 
+  // A model by its sizes, in the words that dryrun takes: llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000.
+  const own = document.getElementById("planner-own"), config = document.getElementById("planner-config"), said = document.getElementById("planner-own-said")
+  const sizes = [...own.querySelectorAll("[data-size]")]
+  const size = name => sizes.find(one => one.dataset.size === name)
+  const in_words = () => `${size("kind").value}:${sizes.filter(one => one.type === "number" && one.value).map(one => `${one.dataset.size}=${one.value}`).join(",")}${size("tied").checked ? ",tied" : ""}`
+  const fill = words => {
+    const [kind, rest = ""] = words.split(":"), given = new Map(rest.split(",").map(part => part.split("=")))
+    if (!words || own.contains(document.activeElement)) return // it is being typed
+    size("kind").value = kind
+    for (const one of sizes) if (one.type === "number") one.value = given.get(one.dataset.size) ?? ""
+    size("tied").checked = given.has("tied")
+  }
+  own.addEventListener("input", event => {
+    if (event.target === config) return config.value.trim() && send("in_words", config.value)
+    said.textContent = ""
+    field("model").value = in_words()
+  })
+
   // What comes back.
   let id = 0, waiting, shown = {}, known = ""
   let worker, asking = false
@@ -87,16 +106,29 @@
   const start = () => {
     worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
     worker.addEventListener("message", ({ data: { id: of, kind, asked: words, model, answer: found } }) => {
+      if (kind === "in_words") return pasted(found)
       if (of !== id && of !== table) return
       if (kind === "row") return another(words, found)
       shown[words[0]] = found
-      known = model // its own name, where an alias was typed
+      known = model?.name // its own, where an alias was typed
+      fill(model?.words ?? "")
       answer.classList.remove("planner-old")
       answer.replaceChildren(...show())
     })
     worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "this browser has no module workers"}. On the command line:`), command()))
   }
-  const send = (kind, words) => worker.postMessage({ id, kind, asked: words })
+  const send = (kind, words) => {
+    if (!worker) start()
+    worker.postMessage({ id, kind, asked: words })
+  }
+  const pasted = found => {
+    said.textContent = found.error ?? "Its sizes are in the fields above."
+    if (found.error) return
+    config.value = ""
+    config.blur()
+    field("model").value = found.model
+    ask()
+  }
   const refused = [] // of the address
   const ask = () => {
     update()
@@ -221,7 +253,7 @@
     const hub = offered.models.find(one => one.name === known)?.hub, family = offered.gpus.find(one => one.name === found?.gpu)?.family
     if (!hub || !found || "error" in found || state(found) === "no") return []
     if (is.infer()) return [found.server.replace("MODEL", hub)].filter(() => value("weights") === "bf16")
-    const other = value("objective") !== "sft" || !field("checkpointing").checked || field("fused-loss").checked || field("compile").checked || value("optimizer") !== "adamw"
+    const other = value("objective") !== "sft" || !field("checkpointing").checked || field("fused-loss").checked || field("compile").checked || value("optimizer") !== "adamw" || (!is.full() && value("rank") !== "16")
     if (other || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
     const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, batch = (value("batch") || 1) * (value("accumulation") || 1)
     if (!is.full()) return is.many() || batch !== +(value("accumulation") || 1) ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
@@ -280,12 +312,14 @@
     document.getElementById("planner-models").append(...found.models.map(one => make("option", "", { value: one.name, label: `${number(one.parameters / 1e9)} billion parameters` })))
     document.getElementById("planner-gpus").append(...found.gpus.map(one => make("option", "", { value: one.name, label: one.label })))
     field("weights").append(...found.weights.map(name => make("option", name, { value: name })))
+    size("kind").append(...found.families.map(name => make("option", name, { value: name })))
     field("network").append(...found.networks.map(name => make("option", name, { value: name })))
     defaults.weights = "bf16"
   })
   filled.then(() => { read(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
   form.addEventListener("submit", event => event.preventDefault())
-  form.addEventListener("input", () => {
+  form.addEventListener("input", event => {
+    if (event.target === config) return
     clearTimeout(waiting)
     waiting = setTimeout(ask, 250)
   })

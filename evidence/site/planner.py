@@ -21,7 +21,7 @@ def files():
     """(address, bytes) of each."""
     yield "planner/choices.json", json.dumps(choices(), separators=(",", ":")).encode()
     yield "planner/dryrun.zip", library()
-    for name in profiles.names():
+    for name in profiles.files():
         file = name + profiles.SUFFIX
         yield f"planner/profiles/{file}", (profiles.FOLDER / file).read_bytes()
     for name in NEEDED:
@@ -36,9 +36,20 @@ def choices():
     for one in found["models"]:
         one["hub"] = (re.match(r"https://huggingface.co/([^/]+/[^/]+)/", models.addresses()[one["name"]]) or ("", ""))[1]
     return found | {
+        "called": called([one["name"] for one in found["models"]], [one["name"] for one in found["gpus"]]),
         "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
         "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
     }
+
+
+def called(of_models, of_gpus):
+    """{"models": {spelling: name}, "gpus": ...}, in small letters and digits alone: how a search knows them in a question."""
+    offered, spelled = set(of_models), {}
+    for name in models.names():
+        spelled[name] = models.known(name)
+        spelled[models.addresses()[models.known(name)].partition("/blob/")[0].rpartition("/")[2]] = models.known(name)
+    found = {re.sub(r"[^a-z0-9.]", "", spelling.lower()): name for spelling, name in spelled.items() if name in offered}
+    return {"models": found, "gpus": {spelling: key for spelling, key in hardware.NAMES.items() if key in of_gpus}}
 
 
 def library():

@@ -1,1 +1,1 @@
-MODELS=qwen3-8b make profiles
+MODELS="gpt2 qwen3" make profiles

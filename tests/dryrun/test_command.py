@@ -94,7 +94,7 @@ def test_a_missing_file_is_named(tmp_path, capsys):
 def test_a_remote_class_of_the_configuration_is_not_executed(tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('executed')")
     values = json.loads(LLAMA.to_json_string()) | {"auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}  # fmt: skip
-    config = config_file.read_config(write(tmp_path, json.dumps(values)))
+    config = config_file.read_config(values, write(tmp_path, json.dumps(values)))
     assert config_file.class_of(config, tmp_path).__module__.startswith("transformers.")
 
 

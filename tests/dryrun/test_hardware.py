@@ -178,6 +178,8 @@ def test_link_totals_are_twice_one_direction():
     [
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("rtx4090", "rtx-4090"),
+        ("4090", "rtx-4090"),
+        ("2080 Ti", "rtx-2080-ti"),
         ("A100-SXM4-80GB", "a100-sxm4-80"),
         ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"),

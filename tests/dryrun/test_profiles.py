@@ -3,35 +3,17 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from same_trace import ROOT, SIZES, same, without_torch
 
-from dryrun import config_file, hardware, models, profile_trace, profiles, step_trace, web
+from dryrun import config_file, hardware, models, profile_trace, profiles, web
 from dryrun.profiles import VARIANTS
 from dryrun.workload import Workload
 
-ROOT = Path(__file__).parents[2]
 SMALL = "llama3.2-1b"
-SIZES = [(1, 777), (1, 8192), (2, 64), (4, 2048)]  # between and beyond those of profile_trace
 NAMES = profiles.names()
 OF_NAMES = [(name, list(VARIANTS)[index % len(VARIANTS)], SIZES[index % len(SIZES)]) for index, name in enumerate(NAMES)]
-
-
-def same(workload):
-    profiled, traced = profiles.profiled(workload), step_trace.run(workload)
-    assert profiled.kernels.counts == traced.kernels.counts
-    assert list(profiled.kernels.counts) == list(traced.kernels.counts)  # sums of floats depend on the order
-    assert profiled.kernels.dispatched == traced.kernels.dispatched
-    if traced.memory:
-        if profiled.memory.parts != traced.memory.parts:  # a trace of few layers misses peaks that are not the highest of the step
-            config = step_trace.config_of(workload.model, workload.length)
-            assert profiled.memory.parts == step_trace.recorded(workload, *config, traced.layers).traced.memory.parts
-        assert (profiled.memory.peak, profiled.memory.flops) == (traced.memory.peak, traced.memory.flops)
-    left_out = {"kernels", "memory"}
-    assert {name: value for name, value in vars(profiled).items() if name not in left_out} == {
-        name: value for name, value in vars(traced).items() if name not in left_out
-    }
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -55,7 +37,9 @@ def test_every_model_s_profile_says_so_too(name, variant, size):
 
 
 def test_what_a_profile_does_not_have_is_traced():
-    assert profiles.profiled(Workload(SMALL, 1, 512, rank=8, targets="all linear")) is None
+    assert profiles.profiled(Workload("mixtral-8x7b", 1, 512, rank=8, targets="all linear")) is None
+    assert profiles.profiled(Workload(SMALL, 1, 512, rank=1, targets="all linear")) is None
+    assert profiles.profiled(Workload(SMALL, 1, 512, rank=16, targets="q_proj")) is None
     assert profiles.profiled(Workload(SMALL, 1, 8)) is None
     assert profiles.profiled(Workload(SMALL, 1, 512, attention="eager")) is None
     assert profiles.profiled(Workload('{"hidden": 64}', 1, 512)) is None
@@ -80,22 +64,6 @@ def test_a_model_whose_layers_run_different_operators_has_no_profile(monkeypatch
     monkeypatch.setattr(profile_trace, "VARIANTS", {"lora": VARIANTS["lora"]})
     profile, missing = profile_trace.make("smollm3-3b")
     assert not profile["steps"] and "layers differ in what they run" in missing[0]
-
-
-BARE = """
-import importlib.metadata, importlib.util, sys
-for name in ("torch", "transformers", "numpy"):
-    sys.modules[name] = None
-def missing(name):
-    raise importlib.metadata.PackageNotFoundError(name)
-importlib.metadata.version = missing  # as in a browser
-"""
-
-
-def without_torch(program):
-    done = subprocess.run([sys.executable, "-c", BARE + program], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 ASKED = [

@@ -1,5 +1,6 @@
 """The page your-model in a browser: it asks dryrun itself, and its address is the question."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -106,6 +107,33 @@ def test_no_program_is_shown_that_runs_another_step(ask, other):
     assert page.locator("#planner-answer pre").count() == 1
 
 
+SMALL_LLAMA = {"model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 16, "vocab_size": 32000}
+
+
+def test_the_sizes_of_a_model_can_be_changed_and_the_command_says_them(ask):
+    page = ask("?task=full&model=llama3-8b&gpu=h200")
+    page.locator("#planner-own summary").click()
+    assert page.locator("[data-size=hidden]").input_value() == "4096"
+    page.locator("[data-size=layers]").fill("20")
+    page.locator("#planner-answer pre:has-text('layers=20')").wait_for(timeout=1000 * SECONDS)
+    asked = command(page)
+    assert asked[1] == "llama:layers=20,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
+    expected, *_ = numbers(page.locator(".planner-verdict").inner_text())
+    assert expected == pytest.approx(web.ask(asked)["expected_gib"], rel=0.01)
+    assert "model=llama%3Alayers%3D20" in page.url
+
+
+def test_a_pasted_config_json_is_the_model_or_says_why_it_is_not(ask):
+    page = ask("?task=lora&model=qwen3-8b&gpu=t4&rank=32")
+    page.locator("#planner-own summary").click()
+    page.locator("#planner-config").fill(json.dumps(SMALL_LLAMA | {"hidden_act": "gelu"}))
+    page.locator("#planner-own-said:has-text(\"hidden_act is 'gelu'\")").wait_for(timeout=1000 * SECONDS)
+    page.locator("#planner-config").fill(json.dumps(SMALL_LLAMA))
+    page.locator("#planner-answer pre:has-text('layers=12')").wait_for(timeout=1000 * SECONDS)
+    assert command(page)[1:6] == ["llama:layers=12,hidden=1024,heads=16,ffn=2816,vocab=32000", "--gpu", "t4", "--lora", "32"]
+    assert page.locator("[data-size=ffn]").input_value() == "2816"
+
+
 def test_what_an_address_brings_is_quoted_for_a_shell(ask):
     page = ask("?model=$(id)&gpu='; id; '")
     line = page.locator("#planner-answer pre").first.inner_text()
@@ -119,7 +147,7 @@ def test_a_choice_that_the_page_does_not_have_is_said(ask):
 
 @pytest.mark.parametrize(
     "question, said",
-    [("?model=llama3-9b", "did you mean llama3-8b"), ("?model=llama3-8b&gpu=h300", "did you mean"), ("?model=vit-base", "no profile answers this question"), ("?length=-4&model=llama3-8b", "whole number")],
+    [("?model=llama3-9b", "did you mean llama3-8b"), ("?model=llama3-8b&gpu=h300", "did you mean"), ("?model=vit-base", "no profile answers this question"), ("?length=-4&model=llama3-8b", "whole number"), ("?model=llama:layers=x", "give a whole number"), ("?model=llama:", "layers, hidden, heads, ffn, vocab missing")],
 )
 def test_nonsense_is_answered_in_a_line_that_says_what_is_right(ask, question, said):
     page = ask(question)

@@ -34,6 +34,7 @@ def search():
             found = opened.evaluate(TYPED, query)
             return [(path.removeprefix(host().path).strip("/"), anchors) for path, anchors in found]
 
+        ask.page = opened
         yield ask
 
 
@@ -64,6 +65,28 @@ def test_what_readers_type_finds_its_page_among_the_first_three(search):
         assert any(file.exists() for file in files), f"there is no {page}"
     recall, missed = judged(search, [(query, page) for page, kept in QUERIES.items() for query in kept], found)
     assert recall >= RECALL, missed
+
+
+@pytest.mark.parametrize(
+    "query, question",
+    [
+        ("lora qwen3 8b on a 4090", "?task=lora&model=qwen3-8b&gpu=rtx-4090"),
+        ("how much vram for 70b", "?task=infer&model=llama3-70b"),
+        ("pretrain tinyllama 8x h100", "?task=full&model=tinyllama&gpu=h100-sxm5&gpus=8"),
+        ("Qwen/Qwen2.5-7B tokens/s t4", "?task=infer&model=qwen2.5-7b&gpu=t4"),
+        ("h100 vs a100", None),
+        ("CUDA error 700", None),
+    ],
+)
+def test_a_question_about_a_model_is_offered_to_the_planner(search, query, question):
+    search(query)
+    link = search.page.locator(".find-ask")
+    if question:
+        link.wait_for(timeout=10_000)
+        assert link.get_attribute("href").endswith(f"/your-model/{question}")
+    else:
+        search.page.wait_for_timeout(300)
+        assert not link.count()
 
 
 PASTED = yaml.safe_load((ROOT / "tests" / "data" / "error_messages.yml").read_text(encoding="utf-8"))

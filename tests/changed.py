@@ -1,0 +1,149 @@
+"""Which tests a change can touch: what `make test CHANGED=main` runs.
+
+    python tests/changed.py main     a test file in each line, of what differs from the commit main; "tests" where it may be any, or without a commit
+
+A test file answers to a changed file if it imports it, through whichever modules, if it names it, or if it reads the whole site that the
+file is a part of. What this does not know, such as a lock or the Makefile, may touch every test. Everything runs each night, and by
+`make test` alone.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("dryrun", "evidence", "fitting", "gpu_steps")
+ALL = ["tests"]
+OF_SITE = ("docs/", "theme/", "snippets/", "notebooks/", "results/", "mkdocs.yml", "redirects.yml", "addresses.txt", "evidence/site/")
+ANY = ("conftest.py", "tests/conftest.py", "tests/programs.py")
+NO_TEST = ("LICENSE", ".gitignore", "README.md", "CONTRIBUTING.md")  # `make check` reads those that are text
+
+
+@cache
+def files_of_tests() -> tuple[Path, ...]:
+    return tuple(path.relative_to(ROOT) for path in sorted((ROOT / "tests").rglob("test_*.py")))
+
+
+@cache
+def text(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def imported(path: Path) -> frozenset[Path]:
+    """The files of this repository that one imports, anywhere in it, and through those."""
+    found, new = set(), {path, *_fixtures(path)}
+    while new:
+        found |= new
+        new = {other for one in new for other in _imports(one)} - found
+    return frozenset(found)
+
+
+def _fixtures(test: Path) -> list[Path]:
+    """The files of fixtures of which a test names one."""
+    files = [folder / "conftest.py" for folder in test.parents if (ROOT / folder / "conftest.py").is_file()]
+    return [file for file in files if any(re.search(rf"\b{name}\b", text(test)) for name in re.findall(r"fixture.*\ndef (\w+)", text(file)))]
+
+
+@cache
+def _imports(path: Path) -> frozenset[Path]:
+    found = set()
+    for node in ast.walk(ast.parse(text(path))):
+        if isinstance(node, ast.Import):
+            found |= {_file(tuple(alias.name.split("."))) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = list(path.parent.parts)[: len(path.parent.parts) + 1 - node.level] if node.level else []
+            parts = (*base, *(node.module.split(".") if node.module else ()))
+            found |= {_file(parts), *(_file((*parts, alias.name)) for alias in node.names)}
+    return frozenset(found - {None})
+
+
+@cache
+def _file(parts: tuple[str, ...]) -> Path | None:
+    for base in (Path(*parts), Path("tests", *parts)):
+        for path in (base.with_suffix(".py"), base / "__init__.py", base / "__main__.py"):
+            if parts and (ROOT / path).is_file():
+                return path
+    return None
+
+
+@cache
+def reads_the_site(test: Path) -> bool:
+    """Whether it looks at the site that is built of everything."""
+    from_built = (node for node in ast.walk(ast.parse(text(test))) if isinstance(node, ast.ImportFrom) and node.module == "built")
+    return any(alias.name != "ROOT" for node in from_built for alias in node.names)
+
+
+def names(changed: str) -> list[str]:
+    """How a test may name a file: by its path, below its first folder too, or by its folder."""
+    path = Path(changed)
+    below = "/".join(path.parts[1:])
+    found = [changed, *([below] if "/" in below else [])]
+    if path.parts[0] == "snippets" and len(path.parts) > 2:
+        found.append(f'"{path.parts[1]}"')
+    if path.parts[0] in ("notebooks", "results"):
+        found += [f'"{path.stem if path.parts[0] == "notebooks" else path.parts[1]}"']
+    if path.parts[0] == "tests":
+        found += [path.name, f'"{path.stem}"']
+    return found
+
+
+def touched(changed: str) -> list[str] | None:
+    """The test files that answer to one changed file; None where it may be any."""
+    path = Path(changed)
+    package, python = path.parts[0] in PACKAGES, path.suffix == ".py"
+    if changed in NO_TEST:
+        return []
+    if changed.startswith("tests/") and path in files_of_tests():
+        return [changed]
+    if changed in ANY or not (package or changed.startswith((*OF_SITE, "tests/", ".github/"))):
+        return None
+    found = {test for test in files_of_tests() if any(name in text(test) for name in names(changed))}
+    if changed.startswith(".github/"):
+        found |= {test for test in files_of_tests() if "workflow" in test.name}
+    if python and (package or changed.startswith("tests/")):
+        found |= {test for test in files_of_tests() if path in imported(test)}
+    elif package:  # data: whoever imports the package may read it
+        found |= {test for test in files_of_tests() if any(one.parts[0] == path.parts[0] for one in imported(test))}
+    if path.parts[0] == "dryrun":  # commands and programs that run it
+        found |= {test for test in files_of_tests() if '"dryrun' in text(test) or "-m dryrun" in text(test)} | {Path("tests/test_exact.py")}
+    if path.parts[0] == "notebooks" or path.parts[0] == "results":
+        found.add(Path("tests/test_exact.py"))
+    if path.parts[0] == "snippets":
+        found.add(Path("tests/test_snippets.py"))
+    if changed.startswith(OF_SITE):
+        found |= {test for test in files_of_tests() if reads_the_site(test) or 'glob("*.md")' in text(test)}
+    if changed.startswith("evidence/site/"):  # mkdocs.yml names the hook, which imports them
+        found |= {test for test in files_of_tests() if test.is_relative_to("tests/evidence/site")}
+    if not found and changed.startswith("tests/"):  # a helper that none of them names
+        found = {test for test in files_of_tests() if test.is_relative_to(path.parent)}
+    return [test.as_posix() for test in sorted(found)] or None
+
+
+def answering_to(changed: list[str]) -> list[str]:
+    """The test files that answer to changed files."""
+    found: set[str] = set()
+    for one in changed:
+        of_one = touched(one)
+        if of_one is None:
+            print(f"{one} may touch every test", file=sys.stderr)
+            return ALL
+        found.update(of_one)
+    return sorted(found)
+
+
+def differing(commit: str) -> list[str]:
+    """Files that differ from the commit that this work started from, those that are not committed included."""
+    start = subprocess.run(["git", "merge-base", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if start.returncode:
+        sys.exit(f"CHANGED={commit}: git knows no such commit here. Fix: git fetch, or name a branch, as in make test CHANGED=origin/main")
+    done = subprocess.run(["git", "diff", "--name-only", start.stdout.strip()], cwd=ROOT, capture_output=True, text=True, check=True)
+    new = subprocess.run(["git", "ls-files", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return (done.stdout + new.stdout).splitlines()
+
+
+if __name__ == "__main__":
+    print("\n".join(answering_to(differing(sys.argv[1])) if sys.argv[1:] else ALL))

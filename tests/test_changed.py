@@ -1,0 +1,48 @@
+"""`make test CHANGED=main` runs the tests that a change can touch, and all where that is not known."""
+
+import subprocess
+import sys
+
+import changed
+import pytest
+
+
+@pytest.mark.parametrize(
+    "file, tests, not_tests",
+    [
+        ("docs/training/optimizers.md", ["pages/test_optimizers.py", "evidence/site/test_search.py", "pages/test_index.py"], ["pages/test_servers.py", "dryrun/test_timing.py"]),
+        ("snippets/servers/own.py", ["pages/test_servers.py", "test_snippets.py"], ["pages/test_optimizers.py", "test_exact.py"]),
+        ("dryrun/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", "test_exact.py", "pages/test_dryrun.py"], ["pages/test_servers.py"]),
+        ("dryrun/data/kernels.json", ["dryrun/test_kernels.py", "test_exact.py"], ["pages/test_servers.py"]),
+        ("evidence/site/record_blocks.py", ["evidence/site/test_record_blocks.py", "evidence/site/test_site.py"], ["dryrun/test_timing.py"]),
+        ("notebooks/one_gpu.py", ["test_exact.py", "pages/test_one_gpu.py"], ["dryrun/test_timing.py"]),
+        ("tests/data/error_messages.yml", ["pages/test_debugging.py", "evidence/site/test_search.py"], ["pages/test_servers.py"]),
+        ("tests/pages/test_servers.py", ["pages/test_servers.py"], ["pages/test_optimizers.py"]),
+        ("tests/pages/ranks/sharding.py", ["pages/test_sharding.py"], ["dryrun/test_timing.py"]),
+        (".github/workflows/check.yml", ["test_workflows.py"], ["test_exact.py"]),
+    ],
+)
+def test_a_change_runs_what_it_can_touch(file, tests, not_tests):
+    found = changed.answering_to([file])
+    assert {f"tests/{test}" for test in tests} <= set(found)
+    assert not {f"tests/{test}" for test in not_tests} & set(found)
+
+
+@pytest.mark.parametrize("file", ["Makefile", "requirements/test.txt", "pyproject.toml", "conftest.py", "tests/programs.py", "a/new/folder.py"])
+def test_what_may_touch_every_test_runs_them_all(file):
+    assert changed.answering_to(["docs/index.md", file]) == ["tests"]
+
+
+def test_the_license_runs_none():
+    assert changed.answering_to(["LICENSE"]) == []
+
+
+def test_every_test_answers_to_some_file_beside_itself():
+    tracked = subprocess.run(["git", "ls-files"], cwd=changed.ROOT, capture_output=True, text=True, check=True).stdout.split()
+    reached = {test for file in tracked for test in changed.touched(file) or () if test != file}
+    assert {test.as_posix() for test in changed.files_of_tests()} <= reached
+
+
+def test_a_commit_that_is_not_there_is_named():
+    done = subprocess.run([sys.executable, changed.__file__, "no-such-branch"], capture_output=True, text=True)
+    assert done.returncode == 1 and "CHANGED=no-such-branch" in done.stderr and "git fetch" in done.stderr
