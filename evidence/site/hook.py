@@ -118,11 +118,12 @@ def on_pre_page(page, *, config, files):
     def figure(data, suffix):
         """Stores a figure beside the page; returns its link and, so that the page does not jump when it loads, its size."""
         content = data.encode() if suffix == "svg" else base64.b64decode(data)
-        figures.append(content)
-        name = f"{stem}_files/{len(figures)}.{suffix}"
-        files.append(File.generated(config, name, content=content))
+        if content not in figures:
+            figures.append(content)
+            files.append(File.generated(config, f"{stem}_files/{len(figures)}.{suffix}", content=content))
         width, height = _size(content, suffix)
-        return f"({Path(stem).name}_files/{len(figures)}.{suffix}){{ width={width} height={height} loading=lazy .nb-figure }}"
+        number = figures.index(content) + 1
+        return f"({Path(stem).name}_files/{number}.{suffix}){{ width={width} height={height} loading=lazy .nb-figure }}"
 
     def render(config, files):
         figures.clear()

@@ -5,6 +5,7 @@ as it renders a guide. One exporter serves all notebooks, because its templates 
 import re
 from pathlib import Path
 
+import nbformat
 from bs4 import BeautifulSoup
 from nbconvert.exporters import TemplateExporter
 from traitlets.config import Config
@@ -12,12 +13,54 @@ from traitlets.config import Config
 from evidence.claims import MIME
 from evidence.measured_code import CLOSING_MARK, INSTALL_MARK
 
+OUTCOME = r"^## (What came out.*?)\n(.*?)(?=^## |\Z)"
+MOST_POINTS = 4  # of what came out, beside the first picture
+LABEL = 4  # words: a shorter beginning says what a point is about, and not yet what came out
 SHOWN_FIRST = ["text/html", "image/svg+xml", "image/png", "text/plain"]  # of the forms that an output is stored in
 
 
 def markdown(path, figure):
     """The text of the notebook `path`; `figure(data, suffix)` stores a figure and returns its link. A stored error raises."""
-    return EXPORTER.from_filename(str(path), resources={"figure": figure})[0]
+    notebook = nbformat.read(path, as_version=4)
+    _answer_first(notebook, figure)
+    return EXPORTER.from_notebook_node(notebook, resources={"figure": figure})[0]
+
+
+def _answer_first(notebook, figure):
+    """Puts what came out and the first picture under the question, where a reader sees both. In the file they stay where they were made."""
+    first, *_ = cells = notebook.cells
+    question = re.match(r"# .+\n+(?:.+\n?)+", first.source)
+    sections = [found for cell in cells if cell.cell_type == "markdown" if (found := re.search(OUTCOME, cell.source, re.M | re.S))]
+    if not (question and sections):
+        return
+    heading, text = sections[-1].groups()
+    said = "\n".join(f"- {sentence}" for sentence in outcome(text))
+    whole = f"[All of what came out](#{re.sub(r'[^a-z]+', '-', heading.lower())})"
+    answer = f'<div class="nb-answer" markdown="1">\n<div markdown="1">\n\n{said}\n\n{whole}\n\n</div>\n{_first_picture(cells, figure)}\n</div>'
+    first.source = f"{question[0].strip()}\n\n{answer}\n\n{first.source[question.end() :]}"
+
+
+def outcome(text):
+    """The first sentences of what a notebook says came out, the most important ones first: of its points, or of its text."""
+    points = re.findall(r"^(?:[-*]|\d+\.) +(.+(?:\n +.+)*)", text, re.M) or text.strip().split("\n\n")
+    return [_first_sentence(" ".join(point.split())) for point in points[:MOST_POINTS]]
+
+
+def _first_sentence(point):
+    """The first sentence, and a second one after a label such as "*Ranges.*" or a question; a bold beginning stays whole."""
+    sentences = re.findall(r"(?:\*\*.+?\*\*|\*[^*]+\*|.)+?(?:[.!?]|(?<=[.!?]\*)|(?<=[.!?]\*\*))(?=\s|$)", point) or [point]
+    alone = len(sentences[0].split()) >= LABEL and "?" not in sentences[0]
+    return "".join(sentences[: 1 if alone else 2]).strip()
+
+
+def _first_picture(cells, figure):
+    """The Markdown of the first figure, or nothing."""
+    for cell in cells:
+        for output in cell.get("outputs", ()):
+            for kind in SHOWN_FIRST[1:3]:
+                if kind in output.get("data", {}):
+                    return f"\n![{cell.metadata.alt}]{figure(output.data[kind], 'svg' if 'svg' in kind else 'png')}\n"
+    return ""
 
 
 def summary(text):

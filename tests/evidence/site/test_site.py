@@ -262,6 +262,17 @@ def test_a_notebook_page_reads_like_a_guide_without_prompts_in_the_margin():
         assert not page.select("[class*=jp-]"), f"{name}: the notebook interface is back"
 
 
+def test_a_notebook_page_answers_its_question_before_it_tells_how():
+    for name, page in notebook_pages().items():
+        answer = page.select_one("article .nb-answer")
+        assert answer and not answer.find_previous(class_="nb-output"), name
+        assert "?" in answer.find_previous("p").get_text(), f"{name}: no question"
+        assert len(answer.select("li")) >= 3, name
+        assert answer.select_one("img")["alt"], name
+        whole = answer.select_one("a")["href"]
+        assert page.select_one(f"article h2{whole}").get_text().startswith("What came out"), name
+
+
 # Nothing runs that the page does not name
 
 
