@@ -1,4 +1,4 @@
-"""docs/debugging.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
+"""docs/debugging.md, docs/debugging-messages.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
 
 import inspect
 import io
@@ -40,6 +40,7 @@ from evidence.site.links import anchors_of
 
 ERRORS = SNIPPETS / "debugging" / "errors"
 PAGE = ROOT / "docs" / "debugging.md"
+PAGES = [PAGE, ROOT / "docs" / "debugging-messages.md", ROOT / "docs" / "installation.md"]
 SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
 without_cuda = pytest.mark.skipif(
     torch.version.cuda is not None, reason="the message is that of the CPU build of torch"
@@ -513,7 +514,7 @@ def test_other_operators_word_a_mixture_of_dtypes_in_their_own_way():
         "expected scalar type Float but found Half": lambda: torch.bmm(one, half),
         "Index put requires the source and destination dtypes match": put,
     }.items():
-        assert words in raised(call) and words in " ".join(PAGE.read_text().split())
+        assert words in raised(call) and words in " ".join(PAGES[1].read_text().split())
 
 
 def test_messages_about_devices_and_shapes():
@@ -913,7 +914,7 @@ def test_every_message_of_the_page_is_among_those_that_the_search_must_find():
         assert first in pasted, f"paste {path.name} in tests/data/error_messages.yml"
 
 
-def test_the_page_shows_each_message_once():
-    text = PAGE.read_text()
+def test_the_pages_show_each_message_once():
+    text = "".join(page.read_text() for page in PAGES)
     for path in ERRORS.glob("*.txt"):
         assert text.count(f"debugging/errors/{path.name}") == 1
