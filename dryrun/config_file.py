@@ -131,8 +131,11 @@ def class_and_fields(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if kind in WITH_TEXT:
         text_class, given = WITH_TEXT[kind], text if isinstance(text, dict) else values
         if "_vl" not in kind:
-            return text_class, given
-        return text_class, {name: given[name] for name in OF_LAYERS if name in given} | {"tie_word_embeddings": values.get("tie_word_embeddings", False)}
+            return (text_class, given) if given.get("model_type", kind) in OF_KIND else ("", {})
+        if "num_key_value_heads" not in given:  # each has a default of its own
+            return "", {}
+        tied = values.get("tie_word_embeddings") or given.get("tie_word_embeddings") or False
+        return text_class, {name: given[name] for name in OF_LAYERS if name in given} | {"tie_word_embeddings": tied}
     architectures = values.get("architectures")
     named = [str(name) for name in architectures if str(name).endswith(TASKS)] if isinstance(architectures, list) else []
     return (named or [OF_KIND.get(kind, "")])[0], values

@@ -15,27 +15,20 @@ from typing import Any
 
 from . import config_file, models
 
-# {class of transformers: family}. Mistral's layers are Llama's.
-CLASSES = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "llama",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "Olmo2ForCausalLM": "olmo2",
-    "Phi3ForCausalLM": "phi3",
+# {class of transformers: (family, what transformers takes where a config.json says nothing: a value, or None for one that follows from
+# the others)}. Mistral's layers are Llama's. `config_file.OF_KIND` has each by its `model_type`.
+CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "LlamaForCausalLM": ("llama", {"num_key_value_heads": None, "head_dim": None, "max_position_embeddings": 2048}),
+    "MistralForCausalLM": ("llama", {"num_key_value_heads": 8, "head_dim": None, "max_position_embeddings": 131072, "sliding_window": 4096}),
+    "Qwen2ForCausalLM": ("qwen2", {"num_key_value_heads": 32, "head_dim": None, "max_position_embeddings": 32768}),
+    "Qwen3ForCausalLM": ("qwen3", {"num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768}),
+    "Olmo2ForCausalLM": ("olmo2", {"num_key_value_heads": None, "head_dim": None, "max_position_embeddings": 2048}),
+    "Phi3ForCausalLM": ("phi3", {"num_key_value_heads": None, "head_dim": None, "max_position_embeddings": 4096}),
 }
 TIED = ("llama", "qwen2", "qwen3")  # families that were traced with the embedding as output layer too
 FEWEST_LAYERS = 5  # a profile is of two shallow models, of up to 4
 LARGEST_HEAD = 256  # of the flash kernel
-# What transformers takes where a config.json says nothing: a number, or None for one that follows from the others.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "LlamaForCausalLM": {"num_key_value_heads": None, "head_dim": None},
-    "MistralForCausalLM": {"num_key_value_heads": 8, "head_dim": None, "sliding_window": 4096},
-    "Qwen2ForCausalLM": {"num_key_value_heads": 32, "head_dim": None},
-    "Qwen3ForCausalLM": {"num_key_value_heads": 32, "head_dim": 128},
-    "Olmo2ForCausalLM": {"num_key_value_heads": None, "head_dim": None},
-    "Phi3ForCausalLM": {"num_key_value_heads": None, "head_dim": None},
-}
+POSITIONS = 131072  # of a model in words that does not say how many
 # {field: values with which all families were traced}
 SAME: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",),
@@ -52,7 +45,11 @@ SAME: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False, None),
     "chunk_size_feed_forward": (0,),
 }
-ROPES = (None, "default", "linear", "llama3", "yarn")  # computed once, and the same for every length
+ROPES = (None, "default", "linear", "llama3", "yarn")  # computed once, and the same for every length; Phi-3 makes another of its "yarn"
+OF_ROPES = {
+    "attention_factor", "beta_fast", "beta_slow", "factor", "high_freq_factor", "low_freq_factor", "mscale", "mscale_all_dim",
+    "original_max_position_embeddings", "partial_rotary_factor", "rope_theta", "rope_type", "truncate", "type",
+}  # fmt: skip
 NEEDED = {"num_hidden_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "intermediate_size": "ffn", "vocab_size": "vocab"}
 OTHERS = {"num_key_value_heads": "kv_heads", "head_dim": "head_dim", "max_position_embeddings": "positions"}
 SIZES = NEEDED | OTHERS
@@ -111,10 +108,10 @@ def member(model_class: str, fields: dict[str, Any]) -> Member:
     they are those of no model."""
     if model_class not in CLASSES:
         raise OfNoFamily(f"{model_class or 'its kind of model'} is not built like {', '.join(config_file.OF_KIND)}")
-    fields = DEFAULTS[model_class] | fields
+    family, defaults = CLASSES[model_class]
+    fields = defaults | fields
     _check_the_rest(model_class, fields)
-    sizes = _sizes(model_class, fields)
-    family, tied = CLASSES[model_class], bool(fields.get("tie_word_embeddings"))
+    sizes, tied = _sizes(model_class, fields), bool(fields.get("tie_word_embeddings"))
     if tied and family not in TIED:
         raise OfNoFamily("tie_word_embeddings: only models with an output layer of their own were traced")
     return Member(family + "-tied" * tied, model_class, sizes)
@@ -129,10 +126,11 @@ def _check_the_rest(model_class: str, fields: dict[str, Any]) -> None:
         if name in ("rope_scaling", "rope_parameters"):
             said = value if isinstance(value, dict) else {"rope_type": value}
             kind = said.get("rope_type", said.get("type"))
-            if kind not in ROPES or said.get("partial_rotary_factor", 1) != 1:
+            ropes = ROPES[:2] if model_class == "Phi3ForCausalLM" else ROPES
+            if kind not in ropes or said.get("partial_rotary_factor", 1) != 1 or said.keys() - OF_ROPES:
                 raise OfNoFamily(f"{name} is {kind!r}: its positions are computed in another way")
         elif name == "layer_types":
-            if any(kind != "full_attention" for kind in value or ()):
+            if value is not None and (not isinstance(value, list) or any(kind != "full_attention" for kind in value)):
                 raise OfNoFamily("layer_types: layers differ")
         elif name not in SIZES.keys() | SAME.keys() | IGNORED | {"tie_word_embeddings"}:
             raise OfNoFamily(f"{name}: it is not known whether this field changes what a step runs")
@@ -150,7 +148,7 @@ def _sizes(model_class: str, fields: dict[str, Any]) -> Sizes:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ValueError(f"{name} is {value!r}: give a whole number, 1 or more")
     sizes = Sizes(**values)
-    if sizes.hidden % sizes.heads and (model_class == "LlamaForCausalLM" or not fields.get("head_dim")):  # as transformers does
+    if sizes.hidden % sizes.heads and model_class == "LlamaForCausalLM":  # whose configuration refuses it
         raise ValueError(f"hidden is {sizes.hidden}, and {sizes.heads} heads do not divide it")
     if sizes.heads % sizes.kv_heads:
         raise ValueError(f"heads is {sizes.heads}, and {sizes.kv_heads} kv_heads do not divide it")
@@ -169,6 +167,8 @@ def in_words(member: Member) -> str:
     """A model in words that `of_words` reads: "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"."""
     kind = next(kind for kind, model_class in config_file.OF_KIND.items() if model_class == member.model_class)
     said = {name: value for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions") if (value := getattr(member.sizes, name))}
+    if said.get("positions") == POSITIONS:
+        del said["positions"]
     if said["kv_heads"] == said["heads"]:
         del said["kv_heads"]
     if said["head_dim"] * said["heads"] == said["hidden"]:
@@ -184,7 +184,7 @@ def of_words(text: str) -> str:
         raise ValueError(f"model {kind[:40]!r}: {f'did you mean {close[0]!r}?' if close else 'choose one of ' + ', '.join(config_file.OF_KIND)} Sizes follow it: {EXAMPLE}")
     full = {short: name for name, short in SIZES.items()}
     fields: dict[str, Any] = {"model_type": kind, "num_key_value_heads": None, "head_dim": None, "sliding_window": None, "tie_word_embeddings": False,
-                              "pad_token_id": None}  # fmt: skip
+                              "pad_token_id": None, "max_position_embeddings": POSITIONS}  # fmt: skip
     for part in filter(None, (part.strip() for part in said.split(","))):
         name, _, value = part.partition("=")
         name = name.strip().replace("-", "_")

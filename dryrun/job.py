@@ -108,12 +108,12 @@ def model(given: str | Path | Model) -> Model:
     given = str(given)
     if not given:
         raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
-    if ":" in given and os.sep not in given:
+    if given.partition(":")[0] in config_file.OF_KIND and ":" in given or ":" in given and "=" in given and not Path(given).exists():
         return Model(given, families.of_words(given))
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
-    values, text = config_file.read_values(path), path.read_text(encoding="utf-8")
+    values, text = config_file.read_values(path), path.read_text(encoding="utf-8").strip()
     if not profiles.has(text):
         config_file.needs_tracing()
         config, _ = config_file.language_model(config_file.read_config(values, path))

@@ -63,7 +63,7 @@ def left_out(model: str) -> str:
     values = values_of(model)
     if "model_type" not in values:
         return ""
-    if model.startswith("{") and not class_and_fields(model)[0]:
+    if model.startswith("{") and class_and_fields(model)[0] not in config_file.OF_KIND.values():
         return config_file.language_model(config_file.configuration(values))[1]
     # Of the others the parts are known without transformers, which a browser has not; a test holds them against it.
     parts = [name.removesuffix("_config") for name in values if name.endswith("_config") and name not in NO_PARTS]

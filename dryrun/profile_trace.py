@@ -1,7 +1,7 @@
 """Makes profiles: traces a model at a few sizes, and solves for the polynomials of its steps (see `profiles`).
 
     python -m dryrun.profile_trace llama gpt2      families or models; without a name: all of them
-    python -m dryrun.profile_trace --missing       adds to all profiles the steps that they lack
+    python -m dryrun.profile_trace --missing       adds to the profiles of models the steps that they lack
 
 The profile of a family is made from a model whose sizes are products of primes, so that each coefficient says by its factors which
 sizes it is a product of. What is a sum over all weights is solved for. Both are checked at other sizes.
@@ -69,7 +69,7 @@ OTHERS = [  # (sizes, rank) that sums are solved for; the last ones check them, 
     )
 ]  # fmt: skip
 CHECKS = 2  # of these
-FAMILIES = [*dict.fromkeys(families.CLASSES.values()), *(f"{family}-tied" for family in families.TIED)]
+FAMILIES = [*dict.fromkeys(family for family, _ in families.CLASSES.values()), *(f"{family}-tied" for family in families.TIED)]
 
 
 class NotExact(ValueError):
@@ -136,7 +136,7 @@ def options_of(variant: str, rank: int) -> dict[str, Any]:
 
 def _of_sizes(family: str, sizes: families.Sizes) -> str:
     name = family.removesuffix("-tied")
-    model_class = next(model_class for model_class, of in families.CLASSES.items() if of == name)
+    model_class = next(model_class for model_class, (of, _) in families.CLASSES.items() if of == name)
     return families.of_words(families.in_words(families.Member(family, model_class, sizes)))
 
 
@@ -412,6 +412,8 @@ def _relative(kept: Storages) -> list[int]:
 def write(name: str, known: dict[str, Any] | None = None) -> str:
     """Makes and writes one profile, of a family or of a model. Returns a line that says what it has."""
     started = time.perf_counter()
+    if name not in FAMILIES and (shared := families.member_of(name)):
+        return f"{name}: none: it shares that of {shared.family}: make {shared.family}"
     try:
         profile, missing = make_family(name) if name in FAMILIES else make(name, known)
     except Exception as error:
@@ -427,10 +429,10 @@ def write(name: str, known: dict[str, Any] | None = None) -> str:
 
 def main(asked: list[str]) -> None:
     added = asked[:1] == ["--missing"]
-    everything = files() if added else [*FAMILIES, *(name for name in models.configurations() if not families.member_of(name))]
-    for name in asked[added:] or everything:
-        known = read(FOLDER / f"{name}{SUFFIX}") if added and name not in FAMILIES else None
-        print(write(name, known), flush=True)
+    of_models = [name for name in models.configurations() if not families.member_of(name)]
+    for name in asked[added:] or ([name for name in files() if name not in FAMILIES] if added else [*FAMILIES, *of_models]):
+        path = FOLDER / f"{name}{SUFFIX}"
+        print(write(name, read(path) if added and path.is_file() else None), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __main__ as command
-from . import answer, config_file, families, hardware, inference, job, profiles, roofline
+from . import answer, config_file, families, hardware, inference, job, models, profiles, roofline
 from .hardware import GiB
 from .options import parser
 
@@ -46,10 +46,12 @@ def named(given: str) -> dict[str, str]:
 
 
 def in_words(text: str) -> dict[str, Any]:
-    """The model of the text of a config.json in the words that commands take; {"error": one line} where none is traced like it."""
+    """The model of the text of a config.json in the words that commands take, and what these leave out: a part, a format of weights.
+    {"error": one line} where none is traced like it."""
     try:
         values = config_file.values_of(text, Path("config.json"))
-        return {"model": families.in_words(families.member(*config_file.class_and_fields(values)))}
+        words = families.in_words(families.member(*config_file.class_and_fields(values)))
+        return {"model": words, "left_out": models.left_out(text.strip()), "stored_in": models.stored_in(text.strip())}
     except families.OfNoFamily as error:
         return {"error": f"config.json: {error}. On a machine with torch, dryrun traces it: give the file's path in place of a name"}
     except ValueError as error:

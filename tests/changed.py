@@ -1,6 +1,6 @@
-"""Which tests a change can touch: what `make test CHANGED=main` runs.
+"""Which tests a change can touch: what `make test CHANGED=origin/main` runs.
 
-    python tests/changed.py main     a test file in each line, of what differs from the commit main; "tests" where it may be any, or without a commit
+    python tests/changed.py origin/main     a test file in each line, of what differs from that commit; "tests" where it may be any, or without a commit
 
 A test file answers to a changed file if it imports it, through whichever modules, if it names it, or if it reads the whole site that the
 file is a part of. What this does not know, such as a lock or the Makefile, may touch every test. Everything runs each night, and by
@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dryrun", "evidence", "fitting", "gpu_steps")
 ALL = ["tests"]
 OF_SITE = ("docs/", "theme/", "snippets/", "notebooks/", "results/", "mkdocs.yml", "redirects.yml", "addresses.txt", "evidence/site/")
-ANY = ("conftest.py", "tests/conftest.py", "tests/programs.py")
-NO_TEST = ("LICENSE", ".gitignore", "README.md", "CONTRIBUTING.md")  # `make check` reads those that are text
+ANY = ("conftest.py", "tests/conftest.py", "tests/programs.py", "tests/changed.py")
+NAMED = ("README.md", "CONTRIBUTING.md")  # by the tests that read them
+NO_TEST = ("LICENSE", ".gitignore")
 
 
 @cache
@@ -99,7 +100,7 @@ def touched(changed: str) -> list[str] | None:
         return []
     if changed.startswith("tests/") and path in files_of_tests():
         return [changed]
-    if changed in ANY or not (package or changed.startswith((*OF_SITE, "tests/", ".github/"))):
+    if changed in ANY or not (package or changed.startswith((*OF_SITE, *NAMED, "tests/", ".github/"))):
         return None
     found = {test for test in files_of_tests() if any(name in text(test) for name in names(changed))}
     if changed.startswith(".github/"):
@@ -108,6 +109,8 @@ def touched(changed: str) -> list[str] | None:
         found |= {test for test in files_of_tests() if path in imported(test)}
     elif package:  # data: whoever imports the package may read it
         found |= {test for test in files_of_tests() if any(one.parts[0] == path.parts[0] for one in imported(test))}
+    if path.parts[0] == "evidence":  # as text
+        found |= {test for test in files_of_tests() if 'rglob("*.py")' in text(test)}
     if path.parts[0] == "dryrun":  # commands and programs that run it
         found |= {test for test in files_of_tests() if '"dryrun' in text(test) or "-m dryrun" in text(test)} | {Path("tests/test_exact.py")}
     if path.parts[0] == "notebooks" or path.parts[0] == "results":
@@ -140,10 +143,18 @@ def differing(commit: str) -> list[str]:
     start = subprocess.run(["git", "merge-base", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True)
     if start.returncode:
         sys.exit(f"CHANGED={commit}: git knows no such commit here. Fix: git fetch, or name a branch, as in make test CHANGED=origin/main")
-    done = subprocess.run(["git", "diff", "--name-only", start.stdout.strip()], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(["git", "diff", "--name-only", "--no-renames", start.stdout.strip()], cwd=ROOT, capture_output=True, text=True, check=True)
     new = subprocess.run(["git", "ls-files", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
     return (done.stdout + new.stdout).splitlines()
 
 
+def main(asked: list[str]) -> None:
+    if not asked:
+        return print("\n".join(ALL))
+    if not (changed := differing(asked[0])):
+        sys.exit(f"CHANGED={asked[0]}: nothing differs from it. Fix: name the commit that your work started from, as in make test CHANGED=origin/main")
+    print("\n".join(answering_to(changed)))
+
+
 if __name__ == "__main__":
-    print("\n".join(answering_to(differing(sys.argv[1])) if sys.argv[1:] else ALL))
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""`make test CHANGED=main` runs the tests that a change can touch, and all where that is not known."""
+"""`make test CHANGED=origin/main` runs the tests that a change can touch, and all where that is not known."""
 
 import subprocess
 import sys
@@ -19,6 +19,8 @@ import pytest
         ("tests/data/error_messages.yml", ["pages/test_debugging.py", "evidence/site/test_search.py"], ["pages/test_servers.py"]),
         ("tests/pages/test_servers.py", ["pages/test_servers.py"], ["pages/test_optimizers.py"]),
         ("tests/pages/ranks/sharding.py", ["pages/test_sharding.py"], ["dryrun/test_timing.py"]),
+        ("CONTRIBUTING.md", ["pages/test_contribute.py"], ["test_exact.py"]),
+        ("evidence/contributed.py", ["pages/test_contribute.py", "evidence/test_contributed.py"], ["dryrun/test_timing.py"]),
         (".github/workflows/check.yml", ["test_workflows.py"], ["test_exact.py"]),
     ],
 )
@@ -28,7 +30,7 @@ def test_a_change_runs_what_it_can_touch(file, tests, not_tests):
     assert not {f"tests/{test}" for test in not_tests} & set(found)
 
 
-@pytest.mark.parametrize("file", ["Makefile", "requirements/test.txt", "pyproject.toml", "conftest.py", "tests/programs.py", "a/new/folder.py"])
+@pytest.mark.parametrize("file", ["Makefile", "tests/changed.py", "requirements/test.txt", "pyproject.toml", "conftest.py", "tests/programs.py", "a/new/folder.py"])
 def test_what_may_touch_every_test_runs_them_all(file):
     assert changed.answering_to(["docs/index.md", file]) == ["tests"]
 

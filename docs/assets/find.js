@@ -58,8 +58,8 @@
   }
 
   // A question that names a model is one for the page your-model: it is offered above the pages.
-  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|finetune|finetuning|fine|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
-  const TASKS = [["qlora", /\bqlora\b/i], ["lora", /\b(lora|fine-?tun\w*|fine|sft|dpo)\b/i], ["full", /\b(pre-?train\w*|train\w*|full)\b/i], ["infer", /./]]
+  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|on|train|training|pretrain|finetune|finetuning|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
+  const TASKS = [["qlora", /\bqlora\b/i], ["full", /\b(full|pre-?train\w*)\b/i], ["lora", /\b(lora|fine[- ]?tun\w*|sft|dpo)\b/i], ["full", /\btrain\w*/i], ["infer", /./]]
   let choices // of the planner: fetched at the first digit, which all such names have
   const named = (called, words, most = 5) => {
     for (let size = most; size; size--) for (let from = 0; from + size <= words.length; from++) {
@@ -69,25 +69,27 @@
   }
   const COUNTS = { two: 2, three: 3, four: 4, eight: 8 }
   const count = word => COUNTS[word] ?? Number(/^(\d{1,4})x?$/.exec(word)?.[1] ?? 1) // "8 h100", "2x 3090"
-  const ofSize = (models, words) => { // "70b": the model of nearly so many parameters
-    const asked = words.map(word => /^(\d+(\.\d+)?)b$/.exec(word)?.[1]).find(Boolean)
-    const off = one => Math.abs(one.parameters / 1e9 - asked) / asked
-    const best = asked && models.reduce((one, other) => off(other) < off(one) ? other : one)
-    return best && off(best) < .1 ? { name: best.name } : undefined
+  const NEWEST = ["qwen3-", "llama3", "qwen2.5-", ""]
+  const ofSize = (models, words) => { // "70b": a model that is called so
+    const size = words.find(word => /^\d+(\.\d+)?b$/.test(word))
+    const called = size ? models.filter(one => one.name.endsWith(`-${size}`)) : []
+    const best = NEWEST.map(start => called.find(one => one.name.startsWith(start))).find(Boolean)
+    return best && { name: best.name, as: `${size.toUpperCase()}, such as ${best.name},` }
   }
   const planned = async query => {
     if (!/\d/.test(query) || query.length > 120) return
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
-    const offered = await choices, words = query.toLowerCase().match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
+    const offered = await choices, words = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ").match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
     if (!offered) return
-    const gpu = named(offered.called.gpus, words), model = named(offered.called.models, words) ?? ofSize(offered.models, words), gpus = count(gpu?.before)
+    const gpu = named(offered.called.gpus, words), gpus = count(gpu?.before)
+    const model = named(offered.called.models, words) ?? (ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !(gpu && ASKED.test(query))) return
     const address = new URL("your-model/", root)
     address.searchParams.set("task", TASKS.find(([, said]) => said.test(query))[0])
     if (model) address.searchParams.set("model", model.name)
     if (gpu) address.searchParams.set("gpu", gpu.name)
     if (gpus > 1) address.searchParams.set("gpus", gpus)
-    const what = [model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
+    const what = [model?.as ?? model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
     return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
   }
 

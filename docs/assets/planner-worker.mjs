@@ -36,12 +36,12 @@ addEventListener("message", async ({ data: { id, kind, asked } }) => {
   newest = Math.max(newest, id)
   try {
     const { python, answer } = await ready
-    if (kind === "in_words") return postMessage({ id, kind, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
+    if (kind === "in_words") return postMessage({ id, kind, asked, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
     const model = await profile({ python, answer }, asked[1])
     await new Promise(done => setTimeout(done)) // so that a newer question is seen
     if (id < newest) return
     postMessage({ id, kind, asked, model, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
   } catch (error) {
-    postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}. The command below answers the same.` } })
+    postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}.${kind === "in_words" ? "" : " The command below answers the same."}` } })
   }
 })

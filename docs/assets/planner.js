@@ -84,13 +84,17 @@
   const in_words = () => `${size("kind").value}:${sizes.filter(one => one.type === "number" && one.value).map(one => `${one.dataset.size}=${one.value}`).join(",")}${size("tied").checked ? ",tied" : ""}`
   const fill = words => {
     const [kind, rest = ""] = words.split(":"), given = new Map(rest.split(",").map(part => part.split("=")))
-    if (!words || own.contains(document.activeElement)) return // it is being typed
-    size("kind").value = kind
+    if ([...sizes, config].includes(document.activeElement)) return // they are being typed
+    if (words) size("kind").value = kind // else a model that comes in one size: the fields are empty
     for (const one of sizes) if (one.type === "number") one.value = given.get(one.dataset.size) ?? ""
     size("tied").checked = given.has("tied")
   }
   own.addEventListener("input", event => {
-    if (event.target === config) return config.value.trim() && send("in_words", config.value)
+    if (event.target === config) {
+      if (!config.value.trim()) return
+      if (worker || !navigator.connection?.saveData || asking) return send("in_words", config.value)
+      return said.textContent = "Press Ask first: it loads Python, which reads the file."
+    }
     said.textContent = ""
     field("model").value = in_words()
   })
@@ -106,7 +110,7 @@
   const start = () => {
     worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
     worker.addEventListener("message", ({ data: { id: of, kind, asked: words, model, answer: found } }) => {
-      if (kind === "in_words") return pasted(found)
+      if (kind === "in_words") return words === config.value && pasted(found) // else another one was pasted meanwhile
       if (of !== id && of !== table) return
       if (kind === "row") return another(words, found)
       shown[words[0]] = found
@@ -122,7 +126,7 @@
     worker.postMessage({ id, kind, asked: words })
   }
   const pasted = found => {
-    said.textContent = found.error ?? "Its sizes are in the fields above."
+    said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
     if (found.error) return
     config.value = ""
     config.blur()

@@ -1,1 +1,1 @@
-make test CHANGED=main   # or another commit that your work started from
+make test CHANGED=origin/main   # or another commit that your work started from

@@ -65,6 +65,7 @@ def test_a_field_that_a_config_json_leaves_out_is_what_transformers_takes(kind):
         values["sliding_window"] = None
     sizes = member_of(json.dumps(values)).sizes
     assert sizes.kv_heads == config.num_key_value_heads
+    assert sizes.positions == config.max_position_embeddings
     assert sizes.head_dim == (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     assert not config.tie_word_embeddings
 
@@ -82,6 +83,7 @@ LLAMA = json.loads(families.of_words(OWN["llama"]))
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope_scaling is 'dynamic'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "computed in another way"),
         ({"layer_types": ["sliding_attention", "full_attention"] * 3}, "layers differ"),
+        ({"rope_parameters": {"rope_type": "yarn", "llama_4_scaling_beta": 0.1}}, "computed in another way"),
         ({"residual_multiplier": 0.22}, "residual_multiplier: it is not known"),
         ({"num_hidden_layers": 4}, "layers is 4"),
         ({"num_key_value_heads": 1}, "kv_heads is 1"),
@@ -103,10 +105,36 @@ def test_a_classifier_of_the_same_layers_is_traced():
     assert member_of(json.dumps(LLAMA | {"architectures": ["LlamaForSequenceClassification"]})) is None
 
 
-@pytest.mark.parametrize("values", [{"hidden_size": "x"}, {"num_attention_heads": 0}, {"num_key_value_heads": 5}, {"layer_types": [{}]}, {"rope_scaling": 3},
-                                    {"architectures": 5}, {"hidden_size": True}, {"text_config": []}])  # fmt: skip
+@pytest.mark.parametrize("values", [{"hidden_size": "x"}, {"num_attention_heads": 0}, {"num_key_value_heads": 5}, {"layer_types": [{}]}, {"layer_types": 5},
+                                    {"rope_scaling": 3}, {"hidden_size": True}, {"text_config": []}])  # fmt: skip
 def test_a_configuration_of_nonsense_is_of_no_family(values):
-    assert member_of(json.dumps(LLAMA | values)) is None or "text_config" not in values
+    assert member_of(json.dumps(LLAMA | values)) is None
+
+
+VL = {"model_type": "qwen2_5_vl", "vision_config": {}, "text_config": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16,
+                                                                       "num_key_value_heads": 2, "vocab_size": 151936}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values, family",
+    [
+        (VL, "qwen2"),
+        (VL | {"tie_word_embeddings": True}, "qwen2-tied"),
+        (VL | {"text_config": VL["text_config"] | {"tie_word_embeddings": True}}, "qwen2-tied"),
+        (VL | {"text_config": {name: value for name, value in VL["text_config"].items() if name != "num_key_value_heads"}}, None),
+        ({"model_type": "mistral3", "text_config": LLAMA | {"model_type": "mistral"}}, "llama"),
+        ({"model_type": "mistral3", "text_config": LLAMA | {"model_type": "ministral3"}}, None),
+        ({"model_type": "phi3"} | {name: value for name, value in LLAMA.items() if name != "model_type"}, "phi3"),
+        (LLAMA | {"model_type": "phi3", "rope_scaling": {"type": "yarn"}}, None),
+    ],
+)
+def test_the_part_that_reads_text_has_a_family_of_its_own(values, family):
+    assert getattr(member_of(json.dumps(values)), "family", None) == family
+
+
+def test_what_is_beside_the_text_is_not_invented():
+    text = json.dumps({"model_type": "mpt", "architectures": ["MptForCausalLM"], "attn_config": {"attn_type": "multihead_attention"}})
+    assert models.left_out(text) == ""
 
 
 @pytest.mark.parametrize("words", OWN.values())
@@ -138,7 +166,7 @@ def test_words_that_mean_no_model_are_refused_in_one_line(words, said):
 
 def test_words_a_config_json_and_python_are_answered_the_same(tmp_path):
     words, path = OWN["qwen3-tied"], tmp_path / "config.json"
-    path.write_text(families.of_words(words))
+    path.write_text("\n" + families.of_words(words))
     said = {json.dumps(vars(predict(Job(given, 2, 512, checkpointing=True), Cluster("rtx-4090"))), default=str).replace(given, "") for given in (words, str(path))}
     assert len(said) == 1
 

@@ -123,6 +123,14 @@ def test_the_sizes_of_a_model_can_be_changed_and_the_command_says_them(ask):
     assert "model=llama%3Alayers%3D20" in page.url
 
 
+def test_the_fields_of_a_model_that_comes_in_one_size_are_empty(ask):
+    page = ask("?task=lora&model=qwen3-8b&gpu=h200")
+    page.locator("#planner-own summary").click()
+    page.locator("input[name=model]").fill("mixtral-8x7b")
+    page.locator("#planner-answer pre:has-text('mixtral')").wait_for(timeout=1000 * SECONDS)
+    assert page.locator("[data-size=layers]").input_value() == ""
+
+
 def test_a_pasted_config_json_is_the_model_or_says_why_it_is_not(ask):
     page = ask("?task=lora&model=qwen3-8b&gpu=t4&rank=32")
     page.locator("#planner-own summary").click()
