@@ -222,7 +222,7 @@ def _names(accelerators: dict[str, Accelerator]) -> dict[str, str]:
     names: dict[str, str] = {}
     for key, row in accelerators.items():
         for spelling in (key, row.label, row.name, *row.aliases):
-            for called in {_normal(spelling), GEFORCE.sub("", _normal(spelling))}:
+            for called in (_normal(spelling), GEFORCE.sub("", _normal(spelling))):
                 if names.setdefault(called, key) != key:
                     raise ValueError(f"accelerators.json: {spelling!r} names {names[called]} and {key}: drop one alias")
     return names
