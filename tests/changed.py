@@ -118,7 +118,10 @@ def touched(changed: str) -> list[str] | None:
     if path.parts[0] == "snippets":
         found.add(Path("tests/test_snippets.py"))
     if changed.startswith(OF_SITE):
-        found |= {test for test in files_of_tests() if reads_the_site(test) or 'glob("*.md")' in text(test)}
+        of_pages = path.parts[0] in ("snippets", "notebooks") or path.suffix == ".md"  # a page of its own, or a program on one
+        readers = [test for test in files_of_tests() if reads_the_site(test) or 'glob("*.md")' in text(test)]
+        found |= {test for test in readers if not (of_pages and reads_the_site(test) and test.parent.name == "pages")}
+        found |= {test for test in files_of_tests() if test.name == f"test_{path.stem.replace('-', '_')}.py"}
     if changed.startswith("evidence/site/"):  # mkdocs.yml names the hook, which imports them
         found |= {test for test in files_of_tests() if test.is_relative_to("tests/evidence/site")}
     if not found and changed.startswith("tests/"):  # a helper that none of them names

@@ -10,7 +10,9 @@ import pytest
 @pytest.mark.parametrize(
     "file, tests, not_tests",
     [
-        ("docs/training/optimizers.md", ["pages/test_optimizers.py", "evidence/site/test_search.py", "pages/test_index.py"], ["pages/test_servers.py", "dryrun/test_timing.py"]),
+        ("docs/training/optimizers.md", ["pages/test_optimizers.py", "evidence/site/test_search.py", "pages/test_index.py"], ["pages/test_servers.py", "pages/test_your_model.py", "dryrun/test_timing.py"]),
+        ("docs/your-model.md", ["pages/test_your_model.py", "evidence/site/test_browser.py"], ["pages/test_servers.py"]),
+        ("docs/assets/planner.js", ["pages/test_your_model.py", "evidence/site/test_browser.py"], ["pages/test_servers.py"]),
         ("snippets/servers/own.py", ["pages/test_servers.py", "test_snippets.py"], ["pages/test_optimizers.py", "test_exact.py"]),
         ("dryrun/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", "test_exact.py", "pages/test_dryrun.py"], ["pages/test_servers.py"]),
         ("dryrun/data/kernels.json", ["dryrun/test_kernels.py", "test_exact.py"], ["pages/test_servers.py"]),

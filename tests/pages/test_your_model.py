@@ -138,7 +138,7 @@ def test_a_pasted_config_json_is_the_model_or_says_why_it_is_not(ask):
     page.locator("#planner-own-said:has-text(\"hidden_act is 'gelu'\")").wait_for(timeout=1000 * SECONDS)
     page.locator("#planner-config").fill(json.dumps(SMALL_LLAMA))
     page.locator("#planner-answer pre:has-text('layers=12')").wait_for(timeout=1000 * SECONDS)
-    assert command(page)[1:6] == ["llama:layers=12,hidden=1024,heads=16,ffn=2816,vocab=32000", "--gpu", "t4", "--lora", "32"]
+    assert command(page)[1:6] == ["llama:layers=12,hidden=1024,heads=16,ffn=2816,vocab=32000,positions=2048", "--gpu", "t4", "--lora", "32"]
     assert page.locator("[data-size=ffn]").input_value() == "2816"
 
 
