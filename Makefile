@@ -64,7 +64,7 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (an hour). CHANGED=origin/main: what a change since then can touch
+test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (long). CHANGED=origin/main: what a change since then can touch
 	@tests=$$($(BIN)/python tests/changed.py $(CHANGED)) || exit; \
 	  if [ -n "$$tests" ]; then $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $$tests; else echo "no test answers to this change"; fi
 

@@ -45,12 +45,12 @@ def read_values(path: Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
     try:
-        return values_of(path.read_text(encoding="utf-8"), path)
+        return parsed(path.read_text(encoding="utf-8"), path)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: this is no text: give a model's config.json") from error
 
 
-def values_of(text: str, path: Path) -> dict[str, Any]:
+def parsed(text: str, path: Path) -> dict[str, Any]:
     """The fields of the text of a config.json. path: what errors call it."""
     try:
         values = json.loads(text)

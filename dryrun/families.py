@@ -28,6 +28,7 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
 TIED = ("llama", "qwen2", "qwen3")  # families that were traced with the embedding as output layer too
 FEWEST_LAYERS = 5  # a profile is of two shallow models, of up to 4
 LARGEST_HEAD = 256  # of the flash kernel
+EXAMPLE = "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"  # of a model in words
 POSITIONS = 131072  # of a model in words that does not say how many
 # {field: values with which all families were traced}
 SAME: dict[str, tuple[Any, ...]] = {
@@ -51,8 +52,8 @@ OF_ROPES = {
     "original_max_position_embeddings", "partial_rotary_factor", "rope_theta", "rope_type", "truncate", "type",
 }  # fmt: skip
 NEEDED = {"num_hidden_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "intermediate_size": "ffn", "vocab_size": "vocab"}
-OTHERS = {"num_key_value_heads": "kv_heads", "head_dim": "head_dim", "max_position_embeddings": "positions"}
-SIZES = NEEDED | OTHERS
+OPTIONAL = {"num_key_value_heads": "kv_heads", "head_dim": "head_dim", "max_position_embeddings": "positions"}
+SIZES = NEEDED | OPTIONAL
 IGNORED = {
     "_attn_implementation_autoset", "_name_or_path", "architectures", "auto_map", "bos_token_id", "dtype", "eos_token_id", "id2label", "initializer_range",
     "label2id", "max_window_layers", "model_type", "original_max_position_embeddings", "pad_token_id", "pretraining_tp", "problem_type",
@@ -214,5 +215,3 @@ def of_words(text: str) -> str:
         raise ValueError(f"model: {error}") from None
     return json.dumps(fields)
 
-
-EXAMPLE = "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"

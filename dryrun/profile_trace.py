@@ -58,7 +58,7 @@ SUMS = ("parameters", "trainable", "factored", "weight_bytes")  # over all weigh
 OF_WEIGHTS = ("", "hidden", "ffn", "vocab", "head_dim", "kv_heads head_dim", "kv_heads group head_dim", "hidden vocab", "hidden ffn",
               "hidden kv_heads head_dim", "hidden kv_heads group head_dim",
               "rank", "rank hidden", "rank ffn", "rank kv_heads head_dim", "rank kv_heads group head_dim")  # fmt: skip
-OTHERS = [  # (sizes, rank) that sums are solved for; the last ones check them, and all other numbers
+OTHER_SIZES = [  # (sizes, rank) that sums are solved for; the last ones check them, and all other numbers
     (families.Sizes(hidden, ffn, 32, heads, kv_heads, head_dim, vocab, 131072), rank)
     for hidden, ffn, heads, kv_heads, head_dim, vocab, rank in (
         (512, 1408, 8, 8, 64, 5003, 8), (640, 1600, 8, 4, 96, 7001, 16), (768, 2048, 12, 4, 64, 4001, 32), (896, 1536, 14, 2, 64, 9001, 4),
@@ -122,7 +122,7 @@ def make_family(family: str) -> tuple[dict[str, Any], list[str]]:
             for one in regime["shallow"]:
                 _in_formulas(one["traced"], sums[one["traced"]["layers"]])
     profile["facts"] = {"made_with": profile["facts"]["made_with"]}
-    for sizes, rank in OTHERS[-CHECKS:]:
+    for sizes, rank in OTHER_SIZES[-CHECKS:]:
         for name, regimes in profile["steps"].items():
             check_sizes(family, sizes, rank, options_of(name, rank), regimes, profile["polynomials"])
     return profile, missing
@@ -171,7 +171,7 @@ def _sums(family: str, variant: str, layers: int) -> dict[str, str]:
     key = family, layers, *short.items()
     if key not in _SUMS:
         rows, found = [], []
-        for sizes, rank in OTHERS:
+        for sizes, rank in OTHER_SIZES:
             symbols = sizes.symbols(rank)
             rows.append([Fraction(evaluated(term or "1", symbols)) for term in OF_WEIGHTS])
             model = _of_sizes(family, sizes)

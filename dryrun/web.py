@@ -49,7 +49,7 @@ def in_words(text: str) -> dict[str, Any]:
     """The model of the text of a config.json in the words that commands take, and what these leave out: a part, a format of weights.
     {"error": one line} where none is traced like it."""
     try:
-        values = config_file.values_of(text, Path("config.json"))
+        values = config_file.parsed(text, Path("config.json"))
         words = families.in_words(families.member(*config_file.class_and_fields(values)))
         return {"model": words, "left_out": models.left_out(text.strip()), "stored_in": models.stored_in(text.strip())}
     except families.OfNoFamily as error:

@@ -58,7 +58,7 @@
   }
 
   // A question that names a model is one for the page your-model: it is offered above the pages.
-  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|on|train|training|pretrain|finetune|finetuning|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
+  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|pretrain|finetune|finetuning|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
   const TASKS = [["qlora", /\bqlora\b/i], ["full", /\b(full|pre-?train\w*)\b/i], ["lora", /\b(lora|fine[- ]?tun\w*|sft|dpo)\b/i], ["full", /\btrain\w*/i], ["infer", /./]]
   let choices // of the planner: fetched at the first digit, which all such names have
   const named = (called, words, most = 5) => {
@@ -81,8 +81,8 @@
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
     const offered = await choices, words = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ").match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
     if (!offered) return
-    const gpu = named(offered.called.gpus, words), gpus = count(gpu?.before)
-    const model = named(offered.called.models, words) ?? (ASKED.test(query) ? ofSize(offered.models, words) : undefined)
+    const gpu = named(offered.spellings.gpus, words), gpus = count(gpu?.before)
+    const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !(gpu && ASKED.test(query))) return
     const address = new URL("your-model/", root)
     address.searchParams.set("task", TASKS.find(([, said]) => said.test(query))[0])

@@ -36,14 +36,14 @@ def choices():
     for one in found["models"]:
         one["hub"] = (re.match(r"https://huggingface.co/([^/]+/[^/]+)/", models.addresses()[one["name"]]) or ("", ""))[1]
     return found | {
-        "called": called([one["name"] for one in found["models"]], [one["name"] for one in found["gpus"]]),
+        "spellings": spellings([one["name"] for one in found["models"]], [one["name"] for one in found["gpus"]]),
         "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
         "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
     }
 
 
-def called(of_models, of_gpus):
-    """{"models": {spelling: name}, "gpus": ...}, in small letters and digits alone: how a search knows them in a question."""
+def spellings(of_models, of_gpus):
+    """{"models": {spelling: name}, "gpus": ...}, in small letters and digits alone: by them a search knows a model and a GPU in a question."""
     offered, spelled = set(of_models), {}
     for name in models.names():
         spelled[name] = models.known(name)
