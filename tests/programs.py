@@ -69,6 +69,21 @@ def run(name, *arguments, processes=1, torchrun=None, timeout=600, environment=N
     return made
 
 
+def messages(guide):
+    """{name: text} of the messages that a guide shows: the regions of snippets/<guide>/messages.txt."""
+    return {name: text.strip() for name, _, text in regions(SNIPPETS / guide / "messages.txt")}
+
+
+def regions(path):
+    """(name, what is written behind the mark of its start, text) of each region of a file."""
+    pattern = r"^--8<-- \[start:(\w+)\] *(.*)\n((?:.*\n)*?)--8<-- \[end:\1\]$"
+    return re.findall(pattern, path.read_text(encoding="utf-8"), re.M)
+
+
+def shown_message(guide, name):
+    return messages(guide)[name]
+
+
 def load(name):
     """A program as a module, to test what it defines: imported whole, in an empty folder, as its reader would import it."""
     spec = importlib.util.spec_from_file_location(Path(name).stem, SNIPPETS / name)

@@ -1,6 +1,7 @@
 """A tiny model, sharded in the process of the test, and the messages that pages show: for the tests of the pages about sharding."""
 
 import torch
+from programs import shown_message
 from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, LlamaConfig, set_seed
 
@@ -8,9 +9,9 @@ TINY = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, nu
 IDS = torch.arange(16).view(1, 16)
 
 
-def message_of(path):
+def message_of(guide, name):
     """(kind, words) of an error message as a page shows it."""
-    kind, _, words = path.read_text().strip().partition(": ")
+    kind, _, words = shown_message(guide, name).partition(": ")
     return kind, words
 
 

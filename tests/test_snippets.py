@@ -1,4 +1,4 @@
-"""Every file of snippets/ is accounted for, and each call in a program is one that the installed libraries know.
+"""Every file and message of snippets/ is accounted for, and each call in a program is one that the installed libraries know.
 
 That a program runs is tested beside the sentences of its page, in tests/pages/.
 """
@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, SNIPPETS, Output, Run, failure
+from programs import ROOT, SNIPPETS, Output, Run, failure, regions
 from transformers import TrainingArguments
 
 from evidence.problems import nearest
 
-FILES = sorted(path for path in SNIPPETS.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+MESSAGES = sorted(SNIPPETS.glob("*/messages.txt"))
+FILES = sorted(path for path in SNIPPETS.rglob("*") if path.is_file() and "__pycache__" not in path.parts and path not in MESSAGES)
 PYTHON = [path for path in FILES if path.suffix == ".py"]
 SHELL = [path for path in FILES if path.suffix in (".sh", ".sbatch")]
 DATA = [path for path in FILES if path.suffix in (".json", ".yaml")]
@@ -53,15 +54,6 @@ NOT_TESTED = {
     "cpu_inference/numa.sh": "needs two NUMA nodes",
     "cpu_inference/optimum_onnx.sh": "installs packages; the program that it starts is run",
     "cpu_inference/serve.sh": "installs packages and serves a model of the Hub",
-    "data_parallel/errors/watchdog.txt": "NCCL's, needs two GPUs",
-    "debugging/errors/cublas_alloc.txt": GPU,
-    "debugging/errors/device_assert.txt": GPU,
-    "debugging/errors/driver_old.txt": "needs a GPU with an old driver",
-    "debugging/errors/illegal_access.txt": GPU,
-    "debugging/errors/nccl_system.txt": "NCCL's, needs two GPUs",
-    "debugging/errors/no_kernel.txt": "needs a GPU that torch has no kernels for",
-    "debugging/errors/two_devices.txt": GPU,
-    "debugging/errors/undefined_symbol.txt": "needs an extension that was compiled for another torch",
     "hyperparameter_search/ray_search.py": "needs a Ray cluster",
     "hyperparameter_search/sweep.sh": "needs an account at Weights & Biases",
     "inference_many_gpus/launch.sh": "needs four GPUs; test_inference_many_gpus.py reads its options and starts its program",
@@ -81,10 +73,6 @@ NOT_TESTED = {
     "hardware/mlx.sh": "needs a Mac",
     "hardware/old_gpu.sh": "installs another torch, and needs a GPU",
     "hardware/reboot.sh": "needs a GPU and root",
-    "launching/errors/nccl_info.txt": "NCCL's, needs two GPUs",
-    "launching/errors/stack.txt": "py-spy's, which may not look into processes everywhere",
-    "launching/errors/stale_address.txt": "comes at some restarts only",
-    "launching/errors/watchdog.txt": "NCCL's, needs two GPUs",
     "launching/ray_train.py": "needs a Ray cluster",
     "own_loop/container.sh": "needs Docker and a GPU",
     "recipes/export_offline.sh": "installs a package; test_recipes.py runs its program with the same folder",
@@ -218,10 +206,15 @@ def unaccounted(names, tested, not_tested):
         yield f"tests/test_snippets.py: NOT_TESTED names {name}, which is no file{nearest(name, names)}. Fix: take it out"
 
 
-def read_by_tests(path):
-    """Does the test of its page name this message or configuration?"""
+def named_by_test(path):
+    """The strings in the test of a snippet's page."""
     test = ROOT / "tests" / "pages" / f"test_{path.relative_to(SNIPPETS).parts[0]}.py"
-    return bool(strings(ast.parse(test.read_text())) & {path.stem, path.name, name_of(path)})
+    return strings(ast.parse(test.read_text()))
+
+
+def read_by_tests(path):
+    """Does the test of its page name this configuration?"""
+    return bool(named_by_test(path) & {path.stem, path.name, name_of(path)})
 
 
 def fail_with(problems):
@@ -233,6 +226,19 @@ def test_every_file_is_run_or_read_by_a_test_or_listed_with_the_reason_why_not()
     tested = set().union(*(runs(path.read_text()) for path in TESTS))
     tested |= {name_of(path) for path in FILES if path not in PYTHON + SHELL and read_by_tests(path)}
     fail_with([*unaccounted([name_of(path) for path in FILES], tested, NOT_TESTED)])
+
+
+def test_every_message_is_raised_by_a_test_of_its_page_or_says_why_not():
+    """`--8<-- [start:name] not tested: why` in snippets/<guide>/messages.txt."""
+    problems = []
+    for path in MESSAGES:
+        tested = named_by_test(path)
+        for name, mark, _ in regions(path):
+            why = mark.removeprefix("not tested: ")
+            if (name in tested) == bool(why):
+                fix = "take `not tested` out" if why else f'compare it in the test of its page, shown_message(..., "{name}"), or say why not'
+                problems.append(f"{path.relative_to(ROOT)}: {name} {'has a test' if why else 'has no test'}. Fix: {fix}")
+    fail_with(problems)
 
 
 @pytest.mark.parametrize(

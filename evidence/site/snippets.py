@@ -2,17 +2,19 @@
 
 import re
 
-from ..problems import Problem, nearest, read_text
+from ..problems import Problem, line_of, nearest, read_text
 from .prose import INLINE_CODE, blocks, without
 
+START = re.compile(r"--8<-- \[start:([\w-]+)\]")
 INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
+MESSAGES = "messages.txt"  # of each guide: what programs and libraries say, one region each
 RAW_CODE = re.compile(r"<(pre|code|samp|kbd|script|style)\b", re.I)
 CONTAINER = re.compile(r"\s*(?:[-*+]\s|\d+[.)]\s|!!!|\?\?\?|===|\[\^[^\]]+\]:|:\s{3})")
 FIX = 'put it into {}/ and include it: --8<-- "guide/file:region"'
 
 
 def check(path, block, snippets, included):
-    """What is wrong with a fenced block. Adds the snippets that it includes to `included`."""
+    """What is wrong with a fenced block. Adds the (snippet, region or None) that it includes to `included`."""
     for number, line in enumerate(block.lines, block.line + 1):
         match = INCLUDE.match(line)
         if match:
@@ -30,10 +32,10 @@ def _include(path, number, name, region, snippets, included):
         what = f"there is no snippet {name}{nearest(name, known)}"
         yield Problem(path, what, f"add {file.as_posix()}, or correct the name", number)
         return
-    included.add(file)
+    included.add((file, region))
     text = read_text(file)
     if region and not (f"--8<-- [start:{region}]" in text and f"--8<-- [end:{region}]" in text):
-        regions = [other for other in re.findall(r"--8<-- \[start:([\w-]+)\]", text) if other != region]
+        regions = [other for other in START.findall(text) if other != region]
         what = f"snippet {name} has no region {region}{nearest(region, regions)}"
         fix = f"mark it in {file.as_posix()} with --8<-- [start:{region}] and --8<-- [end:{region}]"
         yield Problem(path, what, fix, number)
@@ -73,5 +75,13 @@ def check_indented(path, text, snippets):
 
 def check_unused(snippets, included):
     for file in sorted(snippets.rglob("*")):
-        if file.is_file() and file not in included and "__pycache__" not in file.parts:
+        if not file.is_file() or "__pycache__" in file.parts or (file, None) in included:
+            continue
+        shown = {region for name, region in included if name == file}
+        if not shown:
             yield Problem(file, "no page includes this snippet", "include it, or delete it")
+        elif file.name == MESSAGES:
+            for region in START.findall(text := read_text(file)):
+                if region not in shown:
+                    what = f"no page shows the message {region}"
+                    yield Problem(file, what, "include it, or delete it", line_of(text, f"[start:{region}]"))

@@ -19,7 +19,7 @@ from bitsandbytes.functional import has_avx512bf16
 from bitsandbytes.nn import Linear4bit
 from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
 from peft.optimizers import create_loraplus_optimizer
-from programs import ROOT, SNIPPETS, run
+from programs import ROOT, SNIPPETS, run, shown_message
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
@@ -68,7 +68,7 @@ IDS = torch.arange(32).view(2, 16)
 
 
 def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("adapters_and_offload", name).partition(": ")
     return kind, message
 
 

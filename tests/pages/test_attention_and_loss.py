@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import trl
 import yaml
 from accelerate.utils import TorchDynamoPlugin, compile_regions
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, load, run, shown_message
 from torch._inductor.kernel.flex import flex_attention as inductor_flex
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as torch_flex
@@ -60,7 +60,7 @@ def without(package):
 
 
 def error(name):
-    kind, _, message = (SNIPPETS / "attention_and_loss" / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("attention_and_loss", name).partition(": ")
     return kind, message
 
 

@@ -13,7 +13,7 @@ import torch
 import yaml
 from accelerate import init_empty_weights
 from accelerate.commands.estimate import estimate_training_usage
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run, shown_message
 from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
@@ -34,7 +34,7 @@ LITTLE = {"device_map": "auto", "max_memory": {"cpu": "1400KB"}}  # less than th
 
 
 def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text(encoding="utf-8").strip().partition(": ")
+    kind, _, message = shown_message("big_models", name).partition(": ")
     return kind, message
 
 

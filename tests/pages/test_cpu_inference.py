@@ -19,7 +19,7 @@ import torch
 import transformers
 import yaml
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run, shown_message
 from torch._inductor.utils import run_and_get_code
 from torchao import dtypes
 from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
@@ -30,7 +30,6 @@ from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
 from transformers.quantizers import quantizer_gguf
 
 FOLDER = SNIPPETS / "cpu_inference"
-ERRORS = FOLDER / "errors"
 PAGE = ROOT / "docs" / "inference" / "cpu.md"
 SHAPE = dict(
     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500,
@@ -40,7 +39,7 @@ PROMPT = torch.arange(5, 21)[None]
 
 
 def error(name):
-    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("cpu_inference", name).partition(": ")
     return kind, message
 
 
@@ -516,7 +515,7 @@ def test_few_architectures_keep_their_blocks_and_only_where_a_kernel_is(monkeypa
     monkeypatch.setattr(quantizer_gguf.logger, "warning", said.append)
     quantizer.validate_environment()
     assert quantizer.quantization_config.dequantize
-    assert said == [(ERRORS / "gguf_unpacked.txt").read_text().strip()]
+    assert said == [shown_message("cpu_inference", "gguf_unpacked")]
 
 
 def test_gguf_needs_its_package(monkeypatch):

@@ -13,7 +13,7 @@ import bitsandbytes
 import pytest
 import torch
 import yaml
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run, shown_message
 from torch import nn
 from transformers import AutoModelForCausalLM, BertConfig, HfArgumentParser, LlamaConfig, Trainer, TrainingArguments
 
@@ -46,7 +46,7 @@ print("faults", faults())
 
 
 def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("cpu_training", name).partition(": ")
     return kind, message
 
 
@@ -285,7 +285,7 @@ def test_glibc_that_keeps_what_is_freed_takes_no_page_anew():
 def test_a_library_that_is_not_there_is_ignored_with_a_message(tmp_path):
     said = subprocess.run([shutil.which("true")], env={"LD_PRELOAD": "libtcmalloc.so"}, capture_output=True, text=True)
     assert said.returncode == 0
-    assert said.stderr.strip() == (FOLDER / "errors" / "preload.txt").read_text().strip()
+    assert said.stderr.strip() == shown_message("cpu_training", "preload")
 
 
 # Compiling, attention, denormals

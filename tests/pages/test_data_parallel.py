@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from accelerate.scheduler import AcceleratedScheduler
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType
-from programs import ROOT, run
+from programs import ROOT, run, shown_message
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.distributed.constants import default_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
@@ -43,7 +43,7 @@ PROGRAMS = sorted(FOLDER.glob("*.py"))
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text().strip()
+    return shown_message("data_parallel", name)
 
 
 def timed_out(ended):

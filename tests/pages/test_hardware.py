@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 from built import ROOT, tab
-from programs import SNIPPETS, run, too_much_to_read
+from programs import SNIPPETS, run, shown_message, too_much_to_read
 from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
 
@@ -167,7 +167,7 @@ def test_on_an_a100_transformers_turns_an_fp8_checkpoint_into_bf16_and_warns(mon
     quantizer = FineGrainedFP8HfQuantizer(FineGrainedFP8Config(), pre_quantized=True)
     quantizer.validate_environment(device_map="cuda")
     assert quantizer.quantization_config.dequantize
-    assert said == [(FOLDER / "errors" / "fp8.txt").read_text().strip()]
+    assert said == [shown_message("hardware", "fp8")]
 
 
 def test_each_pair_is_decided_by_the_numbers_that_the_page_names():

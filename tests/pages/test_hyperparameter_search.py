@@ -20,7 +20,7 @@ from built import ROOT
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from programs import SNIPPETS, load, run, too_much_to_read
+from programs import SNIPPETS, load, run, shown_message, too_much_to_read
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 from transformers.trainer_utils import default_compute_objective, default_hp_space_optuna, default_hp_space_wandb
 
@@ -34,7 +34,7 @@ ROWS = [{"input_ids": row, "labels": row} for row in torch.arange(64).view(8, 8)
 
 
 def error(name):
-    kind, _, message = (FOLDER / "errors" / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("hyperparameter_search", name).partition(": ")
     return kind, message
 
 
@@ -326,7 +326,7 @@ def test_an_unknown_name_gives_a_warning_only(tmp_path, caplog):
     logger.addHandler(caplog.handler)
     search(trainer(tmp_path), lambda trial: {"lr": trial.suggest_float("lr", 1e-4, 1e-1)})
     logger.removeHandler(caplog.handler)
-    assert (FOLDER / "errors" / "unknown_name.txt").read_text().strip() in caplog.messages
+    assert shown_message("hyperparameter_search", "unknown_name") in caplog.messages
 
 
 def test_a_seed_of_the_space_is_that_of_the_next_trials_weights(tmp_path):

@@ -18,7 +18,7 @@ import yaml
 from accelerate import PartialState, state
 from accelerate.commands.launch import launch_command_parser
 from built import ROOT
-from programs import SNIPPETS, run, too_much_to_read
+from programs import SNIPPETS, run, shown_message, too_much_to_read
 from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, LlamaForCausalLM
 from transformers.distributed import DistributedConfig
 from transformers.quantizers import quantizer_nvfp4
@@ -34,7 +34,7 @@ WITH_RESTARTS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text().strip()
+    return shown_message("inference_many_gpus", name)
 
 
 def answered(prompts, **how):
@@ -116,7 +116,7 @@ def test_the_message_is_that_of_the_page(name):
 def test_transformers_names_no_heads_where_they_do_not_divide():
     shape = r"RuntimeError: shape '\[2, \d+, -1, 22\]' is invalid for input of size \d+"
     assert re.fullmatch(shape, on_two_ranks()["three heads"])
-    assert re.fullmatch(shape, (SNIPPETS / "model_parallelism" / "errors" / "heads.txt").read_text().strip())
+    assert re.fullmatch(shape, shown_message("model_parallelism", "heads"))
 
 
 def test_a_split_model_without_torchrun_gives_the_message_of_the_page(tmp_path, monkeypatch):

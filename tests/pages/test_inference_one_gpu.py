@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from built import ROOT
-from programs import SNIPPETS, load, run, too_much_to_read
+from programs import SNIPPETS, load, run, shown_message, too_much_to_read
 from torchao.quantization import Int4WeightOnlyConfig
 from transformers import (
     AutoModelForCausalLM,
@@ -48,7 +48,6 @@ from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AutoHfQuantizer
 from transformers.utils.logging import warning_once
 
 FOLDER = SNIPPETS / "inference_one_gpu"
-ERRORS = FOLDER / "errors"
 QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_inference_one_gpu.yml").read_text())
 PAGE = ROOT / "docs" / "inference" / "one-gpu.md"
 SHAPE = dict(
@@ -60,12 +59,12 @@ CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is 
 
 
 def error(name):
-    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("inference_one_gpu", name).partition(": ")
     return kind, message
 
 
 def warning(name):
-    return (ERRORS / f"{name}.txt").read_text().strip()
+    return shown_message("inference_one_gpu", name)
 
 
 def raised(call, *args, **kwargs):

@@ -34,7 +34,7 @@ import yaml
 from accelerate.commands import launch as accelerate_launch
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 from kubernetes_schemas import JOBSET, TRAINJOB
-from programs import ROOT, SNIPPETS, run
+from programs import ROOT, SNIPPETS, run, shown_message
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend, static_tcp_rendezvous
@@ -55,7 +55,7 @@ SAY_ALL = 'printf "%s\\n" "$@"'  # a stand-in that prints what it was given
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text(encoding="utf-8").strip()
+    return shown_message("launching", name)
 
 
 def same_message(name, text):
@@ -790,7 +790,7 @@ def test_torchruns_stores_ask_for_libuv_whatever_the_variable_says_and_windows_h
     with mock.patch.object(sys, "platform", "win32"):
         assert sys.modules["torch.distributed.rendezvous"]._get_use_libuv_from_query_dict({}) is False
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    message = (FOLDER / "errors" / "libuv.txt").read_text().strip().removeprefix("RuntimeError: ")
+    message = shown_message("launching", "libuv").removeprefix("RuntimeError: ")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code:
         assert code.find(message.encode()) >= 0
 

@@ -24,7 +24,7 @@ from accelerate.utils.environment import get_cpu_distributed_information
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 from kubernetes_schemas import TRAINJOB
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, run
+from programs import ROOT, run, shown_message
 from torch.numa.binding import AffinityMode
 from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, TrainingArguments
 from transformers.training_args import ParallelMode
@@ -58,7 +58,7 @@ os.write(1, f"rank {said[0]} {said[1]} {said[2]}\\n".encode())  # at once: the r
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text(encoding="utf-8").strip()
+    return shown_message("many_cpus", name)
 
 
 def free_port():

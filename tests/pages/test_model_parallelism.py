@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from accelerate import ParallelismConfig, big_modeling
-from programs import ROOT, run
+from programs import ROOT, run, shown_message
 from torch.distributed.pipelining import schedules
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3NextConfig, Trainer
 from transformers.distributed import DistributedConfig
@@ -57,7 +57,7 @@ def said(name, which="two"):
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text().strip()
+    return shown_message("model_parallelism", name)
 
 
 def refused(name, *arguments, processes=2):
@@ -390,7 +390,7 @@ def test_three_of_four_layers_of_a_hybrid_are_linear_and_accelerate_refuses_to_c
     assert hybrid.config.layer_types.count("linear_attention") == 3
     with pytest.raises(ValueError) as refused:
         big_modeling._refuse_recurrent_layers_under_sequence_parallelism(hybrid)
-    assert f"ValueError: {refused.value}" == (FOLDER / "errors" / "recurrent.txt").read_text().strip()
+    assert f"ValueError: {refused.value}" == shown_message("model_parallelism", "recurrent")
 
 
 def test_accelerate_refuses_a_ring_for_hybrids_and_for_sliding_windows(hybrid):

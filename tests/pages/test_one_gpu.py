@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from accelerate.utils import find_executable_batch_size
-from programs import ROOT, SNIPPETS, run
+from programs import ROOT, SNIPPETS, run, shown_message
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from transformers import (
     AutoModelForCausalLM,
@@ -30,7 +30,6 @@ from transformers.utils import logging as transformers_logging
 from dryrun.tracing import training_step
 from evidence import records
 
-ERRORS = SNIPPETS / "one_gpu" / "errors"
 TRAINING = [
     "one_gpu/baseline.py", "one_gpu/batch_size.py", "one_gpu/gradient_accumulation.py", "one_gpu/activation_checkpointing.py",
     "one_gpu/every_second_layer.py", "one_gpu/mixed_precision.py", "one_gpu/pure_bf16.py", "one_gpu/all_together.py",
@@ -40,7 +39,7 @@ SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_att
 
 
 def error(name):
-    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("one_gpu", name).partition(": ")
     return kind, message
 
 

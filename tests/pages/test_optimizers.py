@@ -13,7 +13,7 @@ import torch
 import yaml
 from bitsandbytes.optim import GlobalOptimManager
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, load, run, shown_message
 from schedulefree import AdamWScheduleFree
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
@@ -33,7 +33,6 @@ from transformers import (
 
 from dryrun.tracing import training_step
 
-ERRORS = SNIPPETS / "optimizers" / "errors"
 TRAINING = [
     "optimizers/adafactor.py", "optimizers/adamw.py", "optimizers/apollo.py", "optimizers/bitsandbytes_8bit.py",
     "optimizers/bitsandbytes_all_8bit.py", "optimizers/galore.py", "optimizers/groups.py", "optimizers/lomo.py", "optimizers/muon.py",
@@ -55,7 +54,7 @@ def alone(tmp_path, monkeypatch):
 
 
 def error(name):
-    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("optimizers", name).partition(": ")
     return kind, message
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 import yaml
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, SNIPPETS, load, run, shown_message
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
 from evidence import records
@@ -72,7 +72,7 @@ def test_the_best_model_needs_a_metric_that_the_evaluation_returns(labels, tmp_p
         trainer.args.metric_for_best_model = "eval_code_loss"
         trainer.train()
     else:
-        message = (SNIPPETS / "own_loop/errors/best_metric.txt").read_text().strip()
+        message = shown_message("own_loop", "best_metric")
         assert f"KeyError: {caught.value}" == message
 
 
@@ -190,7 +190,7 @@ def test_what_the_map_lists_is_refused_and_what_it_names_instead_is_accepted(nam
 
 
 def test_the_message_is_printed_verbatim():
-    message = (SNIPPETS / "own_loop" / "errors" / "unexpected_argument.txt").read_text().strip()
+    message = shown_message("own_loop", "unexpected_argument")
     with pytest.raises(TypeError) as caught:
         TrainingArguments("out", evaluation_strategy="steps")
     assert f"{type(caught.value).__name__}: {caught.value}" == message

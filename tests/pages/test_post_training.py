@@ -14,7 +14,7 @@ import trl
 import yaml
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, SNIPPETS, run
+from programs import ROOT, SNIPPETS, run, shown_message
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.experimental import async_grpo
@@ -63,7 +63,7 @@ def dtypes(model, trained):
 
 
 def error(name):
-    return (FOLDER / "errors" / f"{name}.txt").read_text().strip().removeprefix("ValueError: ")
+    return shown_message("post_training", name).removeprefix("ValueError: ")
 
 
 def test_the_programs_leave_an_adapter_of_each_method(tried):

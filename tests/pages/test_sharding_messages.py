@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, run
+from programs import ROOT, run, shown_message
 from shards import IDS, TINY, backward, message_of, raised, sharded
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
@@ -24,12 +24,11 @@ from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
 PAGE = ROOT / "docs" / "training" / "sharding-messages.md"
-ERRORS = ROOT / "snippets" / "sharding_messages" / "errors"
 pytestmark = pytest.mark.usefixtures("forget_deepspeed")
 
 
 def error(name):
-    return message_of(ERRORS / f"{name}.txt")
+    return message_of("sharding_messages", name)
 
 
 @pytest.mark.skipif(not ctypes.util.find_library("stdc++"), reason="2026-11: the words are those of GNU's library")
@@ -37,7 +36,7 @@ def test_the_message_at_the_end_of_a_program_is_that_of_cpp():
     library = ctypes.util.find_library("stdc++")
     program = f"import ctypes; ctypes.CDLL({library!r})._ZSt9terminatev()"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert ended.stderr.strip() == (ERRORS / "teardown.txt").read_text().strip()
+    assert ended.stderr.strip() == shown_message("sharding_messages", "teardown")
 
 
 def test_an_optimizer_made_before_sharding_trains_nothing_and_says_nothing(mesh):

@@ -11,13 +11,12 @@ import pytest
 import transformers
 import yaml
 from built import ROOT
-from programs import SNIPPETS, run, too_much_to_read
+from programs import SNIPPETS, run, shown_message, too_much_to_read
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from evidence import notebooks
 
 FOLDER = SNIPPETS / "tensorflow"
-ERRORS = FOLDER / "errors"
 PAGE = ROOT / "docs" / "tensorflow.md"
 QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_tensorflow.yml").read_text())
 # In one process of the old environment: each trap of the page, and what came of it.
@@ -96,7 +95,7 @@ def packages():
 
 
 def message(name):
-    return (ERRORS / f"{name}.txt").read_text().strip()
+    return shown_message("tensorflow", name)
 
 
 def old(code, folder):

@@ -13,7 +13,7 @@ import pytest
 import torch
 import trl
 import yaml
-from programs import ROOT, SNIPPETS, load, run
+from programs import ROOT, load, run, shown_message
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from torch.utils.data import DataLoader
 from transformers import (
@@ -60,13 +60,12 @@ from transformers.models.bart.modeling_bart import BartDecoder
 from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
 from trl.trainer import sft_trainer
 
-ERRORS = SNIPPETS / "throughput" / "errors"
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=500)
 SEQUENCES = [torch.arange(length).mul(7).remainder(500).tolist() for length in (5, 40, 17)]
 
 
 def error(name):
-    kind, _, message = (ERRORS / f"{name}.txt").read_text().strip().partition(": ")
+    kind, _, message = shown_message("throughput", name).partition(": ")
     return kind, message
 
 
@@ -155,7 +154,7 @@ def test_dynamic_false_hits_the_limit_of_8_says_so_and_goes_on_in_eager_mode(cap
         results = [squared(torch.full((length,), 3.0)).sum().item() for length in range(2, 14)]
         logging.getLogger("torch._dynamo").removeHandler(caplog.handler)
     assert results == [9.0 * length for length in range(2, 14)]
-    assert (ERRORS / "recompile_limit.txt").read_text().strip() in caplog.text
+    assert shown_message("throughput", "recompile_limit") in caplog.text
 
 
 def test_a_length_that_is_marked_in_every_tensor_needs_one_graph():

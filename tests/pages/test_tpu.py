@@ -10,12 +10,11 @@ import sys
 import pytest
 import torch
 import yaml
-from programs import ROOT, SNIPPETS, load, run, too_much_to_read
+from programs import ROOT, SNIPPETS, load, run, shown_message, too_much_to_read
 
 from evidence import notebooks
 
 PAGE = ROOT / "docs" / "training" / "tpu.md"
-ERRORS = SNIPPETS / "tpu" / "errors"
 QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_tpu.yml").read_text())
 BESIDE = ("tpu/task.py", "tpu/collectives.py")
 FINE = {"torch": "2.13.0", "jax": "0.10.2", "jaxlib": "0.10.2", "libtpu": "0.0.45", "torchax": "0.0.14", "torch_xla": None}
@@ -26,7 +25,7 @@ def on_jax():
 
 
 def error(name):
-    return (ERRORS / f"{name}.txt").read_text().strip()
+    return shown_message("tpu", name)
 
 
 def losses(output):

@@ -56,6 +56,15 @@ def test_a_snippet_that_no_page_includes_is_named(repository):
     ]
 
 
+def test_a_message_that_no_page_shows_is_named_with_its_line(repository):
+    regions = "--8<-- [start:{0}]\nValueError: {0}\n--8<-- [end:{0}]\n"
+    repository.snippet.with_name("messages.txt").write_text(regions.format("shown") + regions.format("other"))
+    repository.add_to_page('```text\n--8<-- "guide/messages.txt:shown"\n```')
+    assert repository.page_problems() == [
+        "snippets/guide/messages.txt:4: no page shows the message other. Fix: include it, or delete it"
+    ]
+
+
 def test_a_block_without_an_end_does_not_hide_the_rest_of_the_page(problems_of):
     (problem,) = problems_of('```python\n--8<-- "guide/step.py"\n\nIt takes 12 GiB.')
     assert problem == "1: this block has no end. Fix: close it by a fence as long as the first"
