@@ -10,7 +10,7 @@ from .problems import Problem, nearest
 
 try:
     # All that `record` needs: its python may lack what pages need.
-    from . import compare, contributions, notebooks, pairs, recipes, records, runs
+    from . import cited, compare, contributions, notebooks, pairs, recipes, records, runs
 except ModuleNotFoundError as error:
     fix = f"{sys.executable} -m pip install '.[examples]'"
     sys.exit(str(Problem("evidence", f"this python ({sys.executable}) lacks {error.name}", fix)))
@@ -81,7 +81,7 @@ def check(asked):
         print(problem, file=sys.stderr)
     for warning in (warning for name in notebooks.names() for warning in pairs.stale(name)):
         print(f"Warning: {warning}")
-    found = records.load_all()
+    found = cited.with_cited(records.load_all())
     claims = {(notebook, name) for notebook, kept in found.items() for record in kept for name in record.data["claims"]}
     print(
         f"{len(claims)} claims in {len(found)} notebooks, {sum(map(len, found.values()))} records: "

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from . import compare, contributed, freshness, records, schema
-from .notebooks import FOLDER, names, read_source
+from .notebooks import FOLDER, names
 from .pairs import expected_of
 from .problems import Problem, nearest, read_text
 
@@ -37,8 +37,12 @@ def add(path, results=records.RESULTS):
         what = f"the code of notebooks/{record.notebook}.py has changed since this run"
         raise Problem(path, what, RUN_AGAIN)
     notebook = nbformat.read(FOLDER / f"{record.notebook}.ipynb", 4)
-    source, expected = read_source(record.notebook), expected_of(record.notebook, notebook)
-    for problem in contributed.problems(record, expected, source, FOLDER / f"{record.notebook}.py"):
+    expected = expected_of(record.notebook, notebook)
+    own = expected.get("machine", {})
+    if all(own.get(key) == data["machine"][key] for key in ("name", "fingerprint")):
+        what = f"{record.label} executed notebooks/{record.notebook}.ipynb, whose outputs are those of its own run"
+        raise Problem(path, what, f"leave that run, or make both anew: `make record NOTEBOOKS={record.notebook}`")
+    for problem in contributed.problems(record, expected, read_text(FOLDER / f"{record.notebook}.py")):
         raise Problem(path, problem.what, RUN_AGAIN, problem.line)
     data["code"] = expected["code"]  # of the same notebook, so the same code measured each figure
     _name_apart(data, results)
@@ -88,7 +92,8 @@ def summary(commit, results=records.RESULTS, docs=DOCS):
         lines.append(f"- {word}: `{_plain(path.as_posix())}`")
         before, now = _before(commit, path), {} if status == "D" else _entries(records.load(path).data)
         differ = [key for key in now | before if now.get(key) != before.get(key)]
-        lines += _figures(differ, before, now)
+        others = [_entries(records.load(other).data) for other in sorted(Path(results, path.parent.name).glob("*.json")) if other != path]
+        lines += _figures(differ, before, now, others)
         pages |= set(_pages(path.parent.name, {name for _, name in differ}, docs))
     if not lines:
         return "## Records\n\nNo record changes."
@@ -101,16 +106,23 @@ def _entries(data):
     return {(key, name): entry for key in ("claims", "tables") for name, entry in data.get(key, {}).items()}
 
 
-def _figures(differ, before, now):
-    """A table of what differs, beside what the same file said before."""
+def _elsewhere(key, others):
+    """What other machines measured: the least and the most."""
+    entries = [entry[key] for entry in others if "value" in entry.get(key, {})]
+    ends = sorted(entries, key=lambda entry: entry["value"])
+    return " to ".join(dict.fromkeys(compare.shown(entry) for entry in (*ends[:1], *ends[-1:]))) or "–"
+
+
+def _figures(differ, before, now, others):
+    """A table of what differs, beside what the same file said before and what other machines say."""
     if differ:
-        yield from ("", "  | figure | before | now | bound |", "  |---|---|---|---|")
+        yield from ("", "  | figure | before | now | bound | elsewhere |", "  |---|---|---|---|---|")
     for key in differ:
         entry = now.get(key, {})
         bound = ", ".join(
             f"{side.replace('_', ' ')} {entry[side]:g}" for side in ("at_least", "at_most") if side in entry
         )
-        cells = (key[1], compare.shown(before.get(key)), compare.shown(now.get(key)), bound)
+        cells = (key[1], compare.shown(before.get(key)), compare.shown(now.get(key)), bound, _elsewhere(key, others))
         yield "  | " + " | ".join(map(_plain, cells)) + " |"
     yield ""
 

@@ -1,9 +1,11 @@
 """Notebooks: notebooks/x.py (percent format, the source) and notebooks/x.ipynb (the same, executed)."""
 
+import copy
 import itertools
 import os
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 
 import jupytext
@@ -145,7 +147,12 @@ def kernel_path(name):
 
 def read_source(name):
     """The notebook as its source says, without outputs."""
-    return jupytext.reads(read_text(FOLDER / f"{name}.py"), {"extension": ".py"})
+    return copy.deepcopy(_parsed(read_text(FOLDER / f"{name}.py")))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text):
+    return jupytext.reads(text, {"extension": ".py"})
 
 
 def refresh_install_cells():

@@ -39,7 +39,7 @@ def check(name, results=records.RESULTS):
             *(unlike_pair or _stale_problems(name, results)),
             *output_problems(path, notebook, again),
             *_record_problems(name, path, notebook, results, again),
-            *_contributed_problems(name, source, notebook, results),
+            *_contributed_problems(name, notebook, results),
         ]
     except Problem as problem:
         return [problem]
@@ -145,9 +145,9 @@ def _record_problems(name, path, notebook, results, again):
         yield from _parts_differ(path, place, part, kept, again)
 
 
-def _contributed_problems(name, source, notebook, results):
+def _contributed_problems(name, notebook, results):
     """The records of other machines than the one that executed the .ipynb."""
-    path = FOLDER / f"{name}.py"
+    source = read_text(FOLDER / f"{name}.py")
     try:
         expected = expected_of(name, notebook)
     except Problem:
@@ -156,11 +156,11 @@ def _contributed_problems(name, source, notebook, results):
     for place in sorted((Path(results) / name).glob("*.json")):
         record = records.load(place)
         if record.machine and record.machine not in here and freshness.is_of_today(record):
-            yield from contributed.problems(record, expected, source, path)
+            yield from contributed.problems(record, expected, source)
 
 
 def expected_of(name, notebook):
-    """What a machine's record of an executed notebook holds: the claims and tables that it measured, and the software."""
+    """What a machine's record of an executed notebook holds: the claims and tables that it measured."""
     made = [part for part in harvest(notebook, FOLDER / f"{name}.py") if "machine" in part]
     return made[0] if made else {"claims": {}, "tables": {}}
 

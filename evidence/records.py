@@ -4,11 +4,13 @@
 cited, once for the project; `make test` computes it again. What a record may hold says `schema`.
 """
 
+import copy
 import hashlib
 import json
 import os
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from .problems import Problem, line_of, nearest, read_text
@@ -61,9 +63,15 @@ class Record:
 
 
 def load(path):
-    """Reads and validates one record."""
+    """Reads and validates one record, once for each state of its file: a check asks for the same ones many times."""
     path = Path(path)
-    return Record(path, read(path))
+    state = path.stat()
+    return Record(path, copy.deepcopy(_read(path.absolute(), path, state.st_mtime_ns, state.st_size)))
+
+
+@lru_cache(maxsize=512)
+def _read(absolute, path, changed, size):
+    return read(path)
 
 
 def load_all(results=RESULTS):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import jsonschema
 
-from . import plausible
 from .problems import Problem, line_of, nearest, read_text, shown
 
 NUMBER = 5  # of the schema
@@ -105,6 +104,21 @@ _CLAIM = _closed(
                "additionalProperties": _ON_GPU},
     },
 )  # fmt: skip
+# Rows of a file of cited figures.
+CITED = {
+    "type": "object",
+    "propertyNames": _NAME,
+    "additionalProperties": _closed(
+        ["sentence", "value", "source", "read"],
+        {
+            "sentence": _text(300, least=10),
+            "value": _number(-1e18, 1e18),
+            "unit": _text(30),
+            "source": _SOURCE,
+            "read": {"type": "string", "pattern": r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]\Z"},
+        },
+    ),
+}
 _CELL = {"anyOf": [{"type": "null"}, {"type": "boolean"}, _number(-1e18, 1e18), _text(120)]}
 _TABLE = _closed(
     ["title", "kind", "columns", "rows"],
@@ -274,8 +288,6 @@ def _contradictions(data, path):
             yield what, "tables", key
         elif wrong := _wrong_kind(table, machine):
             yield f"table {key}: {wrong}", "tables", key
-    if machine:
-        yield from plausible.beyond(machine, data)
 
 
 def _wrong_machine(machine, software):

@@ -571,25 +571,6 @@ exact(
 # What does it cost? In the trace, the FLOPs of one more product with the output layer,
 # which is little beside a whole step. On a GPU the chunks are also smaller products,
 # which may run less well.
-#
-# On a real GPU, torchtitan cut the peak of a Llama 3 8B by several GiB with a chunked
-# loss, at the same tokens per second. TRL measured the loss alone, which takes longer,
-# because the logits are computed twice.
-
-# %%
-TITAN, TRL = "https://github.com/pytorch/torchtitan/pull/996", "https://github.com/huggingface/trl/pull/5575"
-for name, sentence, value, unit, source in (
-    ("titan-before",
-     "Memory of a Llama 3 8B step with the usual loss, torchtitan, H100, March 2025", 49.58, "GiB", TITAN),
-    ("titan-after", "The same with a chunked loss, at the same tokens per second", 42.26, "GiB", TITAN),
-    ("trl-time-least",
-     "Time of output layer and loss in chunks of 256 tokens against one piece, TRL, April 2026, least of "
-     "five shapes", 1.74, "x", TRL),
-    ("trl-time-most",
-     "Time of output layer and loss in chunks of 256 tokens against one piece, TRL, April 2026, most of "
-     "five shapes", 1.87, "x", TRL),
-):
-    claim(name, sentence, value, unit, kind="cited", source=source)
 
 # %% [markdown]
 # ## Only the tokens that count

@@ -366,21 +366,9 @@ table("fp8", "Peaks of products, dense: fp8 against 16 bits",
 # %% [markdown]
 # ## Power
 #
-# Board power is what a GPU may draw for long. For microseconds it draws more. The PCIe
-# specification says how much more, and that for ATX 3 what a power supply must stand.
+# Board power is what a GPU may draw for long. For microseconds it draws more.
 
 # %%
-ATX = "https://www.tomshardware.com/news/intel-atx-v3-psu-standard"
-EXCURSION = "https://www.tweaktown.com/news/85717/pcie-5-0-gpus-can-have-power-excursions-use-up-to-1800w-of/index.html"
-PUGET = "https://www.pugetsystems.com/labs/hpc/quad-rtx3090-gpu-wattage-limited-maxq-tensorflow-performance-1974/"
-for name, sentence, value, unit, link in (
-    ("atx-spike", "What an ATX 3 power supply must deliver for 100 microseconds, of its rating", 2, "x", ATX),
-    ("gpu-spike", "What a GPU may draw for 100 microseconds, of its sustained power, by PCIe 5", 3, "x", EXCURSION),
-    ("connector", "What a 12VHPWR connector may deliver", 600, "W", ATX),
-    ("power-limit", "Power limit of each of four RTX 3090 in TensorFlow training, in place of 350 W", 280, "W", PUGET),
-    ("power-kept", "Throughput that four RTX 3090 kept at a power limit of 280 W, at least", 95, "%", PUGET),
-):
-    claim(name, sentence, value, unit, kind="cited", source=link)
 derived("W", {
     "power-3090s": ("Board power of two RTX 3090", 2 * accelerator("rtx-3090").get("tdp"), 650, 750),
     "power-4090": ("Board power of one RTX 4090", accelerator("rtx-4090").get("tdp"), 400, 500),
@@ -412,11 +400,9 @@ table("mlperf", "MLPerf Training 5.0, LoRA of Llama 2 70B in fp8 on eight accele
       source="https://github.com/mlcommons/training_results_v5.0")
 
 # %%
-MLX = "https://github.com/ml-explore/mlx-examples/blob/main/lora/README.md"
 AO, AO_B200 = (next(row for row in ROWS if row["source"] == "pytorch/ao" and row["gpu"] == gpu and row["seq"] == 8192
                     and row["precision"] == "bf16") for gpu in ("mi300x", "b200-hgx"))
 for name, sentence, value, unit, link in (
-    ("mlx-lora", "Tokens/s of LoRA on a 7B Llama with MLX on an M2 Ultra", 475, "tokens/s", MLX),
     ("mi300x-train", "Tokens/s of each MI300X in bf16 training of an 8B Llama, torchtitan, eight of them", AO["value"],
      "tokens/s", AO["url"]),
     ("b200-train", "Tokens/s of each B200, power limited, in bf16 training of an 8B Llama, torchtitan, eight of them",

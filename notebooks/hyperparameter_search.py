@@ -210,9 +210,6 @@ claim("cost-trial", "A trial of 50 million tokens, 1.1 billion parameters, one H
       "minutes", kind="derived", at_least=13, at_most=15)
 claim("cost-search", "24 such trials, one after the other", 24 * seconds / 3600, "h", kind="derived", at_least=5,
       at_most=6)
-MUP = "https://arxiv.org/abs/2203.03466"
-claim("mup-cost", "Cost of tuning a GPT-3 of 6.7 billion parameters on one of 40 million, in muP, against pretraining",
-      7, "%", kind="cited", source=MUP)
 
 # %% [markdown]
 # ## A search, killed half-way

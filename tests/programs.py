@@ -222,13 +222,3 @@ def _log(logs, rank, stream):
     """One stream of a rank in the last attempt. Layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`."""
     found = sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log"))
     return found[-1].read_text(errors="replace") if found else ""
-
-
-def too_much_to_read(path, most_lines, most_columns=120):
-    """Where a program is longer or wider than a reader of a page takes in."""
-    lines = path.read_text().splitlines()
-    long = [f"{path.name}: {len(lines)} lines, of at most {most_lines}"] * (len(lines) > most_lines)
-    wide = [
-        f"{path.name}:{number}: {len(line)} columns" for number, line in enumerate(lines, 1) if len(line) > most_columns
-    ]
-    return long + wide

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .. import freshness, records
+from .. import cited, freshness, records
 from ..problems import Problem, line_of, read_text
 from ..records import find, format_band, format_number, format_rounded, format_value
 from . import commits
@@ -60,6 +60,8 @@ class Context:
         return self.notebook_url(notebook, f"table-{name}" if shown else "")
 
     def record_url(self, record):
+        if cited.is_cited(record):
+            return f"{self.repository}/blob/main/results/{record.notebook}/{record.path.name}"
         return f"{self.root}results/{record.notebook}/{record.path.name}"
 
     def code_url(self, record, name):
@@ -76,10 +78,12 @@ class Context:
         return Problem(path, what, fix, line_of(read_text(path), fragment) if path.is_file() else None)
 
     def shown_runs(self, claims):
-        """The records whose figures a page shows until the reader has chosen a machine, in the order of their notebooks."""
+        """The records whose figures a page shows until the reader has chosen a machine, in the order of their notebooks; without the
+        rows of others, which no run made, unless it shows nothing else."""
         entries = [self.find(*claim) for claim in sorted(claims)]
         shown = [(self.each_machine(found)[""] or found[0])[0] for found in entries]
-        return list({record.path: record for record in shown}.values())
+        runs = list({record.path: record for record in shown}.values())
+        return [run for run in runs if not cited.is_cited(run)] or runs
 
     def offer(self, wanted):
         """Chooses the machines and GPUs of a page by its claims and tables, [(notebook, name, collection)]: those that have
@@ -159,7 +163,7 @@ def stored(results):
 
 @lru_cache(maxsize=1)
 def _stored(results, files, notebooks):
-    known = records.load_all(results)
+    known = cited.with_cited(records.load_all(results), results)
     return known, {record.path: freshness.stale(record) for found in known.values() for record in found}
 
 
@@ -169,7 +173,7 @@ def codes(results):
     return commits.codes(folder, _state(folder))
 
 
-def _state(folder, files="*.json"):
+def _state(folder, files="*.[jy]*"):  # records, and rows of cited figures
     return tuple((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob(files)))
 
 

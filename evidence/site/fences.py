@@ -7,6 +7,7 @@ import yaml
 from markupsafe import Markup
 from pymdownx.superfences import SuperFencesException
 
+from .. import cited
 from ..problems import nearest, read_text
 from ..records import format_number, format_value
 from . import accelerators, charts, diagrams
@@ -108,7 +109,7 @@ def _in_ledger(context, notebook, pages):
     return {
         "name": notebook,
         "url": context.notebook_url(notebook),
-        "runs": [_ledger_run(context, record) for record in kept],
+        "runs": [_ledger_run(context, record) for record in kept if not cited.is_cited(record)],
         "claims": [_ledger_row(context, notebook, name, pages.get((notebook, name), ())) for name in names],
     }
 
@@ -127,7 +128,7 @@ def _ledger_row(context, notebook, name, pages):
     claim = rows[0][1]
     return {
         "name": name,
-        "cell": context.notebook_url(notebook, f"claim-{name}"),
+        "cell": claim["source"] if "read" in claim else context.notebook_url(notebook, f"claim-{name}"),
         "sentence": claim["sentence"],
         "shown": [_ledger_value(entry) for _, entry in rows],
         "kind": claim["kind"],

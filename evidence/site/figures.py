@@ -1,4 +1,4 @@
-"""Figures typed by hand: a number, in digits or in words, with a unit of a result.
+"""Figures typed by hand: a number with a unit of a result.
 
 A figure belongs into a claim, which a run made, or into the text of a link to its source. Conditions stay free: a batch
 of 4 x 512 tokens, an 8B model, 16-bit weights, ten steps.
@@ -30,35 +30,9 @@ FIGURE = re.compile(
     rf"[$€]\s?{NUMBER}|\bfactors?\s+of\s+(?:about\s+|up\s+to\s+)?{NUMBER}"
 )
 
-COUNT = (
-    r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|sixteen|twenty|thirty|forty|fifty|sixty|seventy|"
-    r"eighty|ninety|(?:a|one)\s+hundred|(?:a|one)\s+thousand|hundreds\s+of|thousands\s+of|dozens\s+of)"
-)
-PART = (
-    r"(?:(?:an?|one)\s+(?:third|quarter|fifth|sixth|seventh|eighth|ninth|tenth|hundredth)|"
-    r"(?:two|three|four|nine)[\s-](?:thirds|quarters|fifths|tenths))"
-)
-RESULT = (
-    r"(?:(?:peak|activation|optimizer|step|training|run|total|GPU|host|wall)\s+)?(?:memory|time|speed|throughput|latency|"
-    r"cost|costs|price|peak|footprint|traffic|bandwidth|runtime|duration|floor)\b"
-)
-MORE = (
-    r"(?:faster|slower|quicker|more|less|fewer|larger|bigger|smaller|longer|shorter|higher|lower|cheaper)\b"
-    r"(?!\s+(?:layers?|steps?|ranks?|GPUs?|heads?|batch|batches|rows?|epochs?|workers?|threads?|nodes?|processes)\b)"
-)
-AS = r"as\s+(?:fast|slow|quick|much|large|big|long|small|high|low|cheap)"
-IN_WORDS = re.compile(
-    rf"\b(?:twice|thrice|double|triple|half|{PART}\s+of|{COUNT}\s+times)\s+(?:{AS}\b|(?:the|its|their)\s+{RESULT}|{MORE})"
-    rf"|(?<!batch\s){PART}\s+(?:{MORE}|off\b)|\bhalf\s+of\s+(?:the|its|their)\s+{RESULT}"
-    rf"|\bby\s+(?:half|{PART})\b(?!\s+(?:per|every|each|a)\b)|\b(?:to|in)\s+half\s+(?:the|its|of)\b|\b(?:cut|cuts|cutting)\s+(?:\S+\s+){{1,6}}in\s+half\b"
-    rf"|\b(?:halv|doubl|tripl|quadrupl)(?:e|es|ed|ing)\s+(?:the\s+|its\s+|their\s+|your\s+)?{RESULT}"
-    rf"|\b(?:two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|hundred|thousand)-?fold\b"
-    rf"|\b(?!a\s+hundred\s+per){COUNT}\s+(?:percent|per\s+cent|percentage\s+points)\b"
-    rf"|\b{COUNT}\s+(?:gigabytes|megabytes|terabytes)\b|"
-    rf"\b(?:takes?|took|in|after|needs?|costs?|saves?|lasts?)\s+{COUNT}\s+(?:(?:nano|micro|milli)?seconds|minutes|hours|days|weeks)\b"
-    r"|\b(?:an|one|two|three|four|several)\s+orders?\s+of\s+magnitude\b"
-    rf"|\bfactors?\s+of\s+(?:about\s+|almost\s+|nearly\s+|up\s+to\s+)?{COUNT}\b",
-    re.I,
+UNIT_BEHIND = re.compile(  # of a claim, which shows its own
+    r"(?:\s|&nbsp;)*(%|percent\b|[kMGT]i?B(?:/s)?\b|bytes\b(?! per)|[x×](?=[\s.,;:)])|times\b(?! as)|(?:n|µ|m)?s\b|seconds?\b|minutes?\b|"
+    r"hours?\b|h\b|tokens/s\b|samples/s\b(?=[.,;)])|[GMT]bit/s\b|[GT]FLOPs?\b|nats\b)"
 )
 MATH = r"\$(?=\S)[^$\n]+(?<=\S)\$(?!\d)"
 LINK_TO_SOURCE = r"\[[^\]]*\]\(https?://[^)]*\)"
@@ -70,9 +44,8 @@ def typed(text):
     for line, paragraph in paragraphs(text):
         for allowed in (r"\[\[[^\]]*\]\]", LINK_TO_SOURCE, INLINE_CODE, MATH, MARKUP):
             paragraph = without(allowed, paragraph)
-        for pattern in (FIGURE, IN_WORDS):
-            for match in pattern.finditer(paragraph):
-                yield line + paragraph.count("\n", 0, match.start()), " ".join(match[0].split())
+        for match in FIGURE.finditer(paragraph):
+            yield line + paragraph.count("\n", 0, match.start()), " ".join(match[0].split())
 
 
 def problems(path, text, first, fix):
@@ -104,32 +77,9 @@ def comments(text, suffix):
             yield number, found[1]
 
 
-RATIO = re.compile(rf"{NUMBER}\s?(?:[x×](?!\w|\s*\d)|%|percent\b|per cent\b|-?fold\b|times\b)|\bfactor", re.I)
-JUDGES = re.compile(
-    r"\b(?:saves?|takes|took|needs|costs?|faster|slower|less|(?<!or\s)more|fewer|instead|peaks?|peaked|measured|of\s+the\s+(?:time|memory|speed))\b",
-    re.I,
-)
-STATES = re.compile(
-    r"\b(?:is|are|was|takes?|took|needs?|saves?|costs?|uses?|reach(?:es)?|peaks?\s+at|(?:falls?|drops?|cuts?|goes|rises|down)\s+(?:\S+\s+){0,3}(?:to|by|from))"
-    r"\s+(?:only\s+|about\s+|just\s+|nearly\s+)?$",
-    re.I,
-)
-OF_A_MACHINE = re.compile(r"^\s+of\s+(?:its|the)\s+peak\b(?!\s+memory)")  # "at 40 % of its peak" is a condition
+RATIO = re.compile(rf"{NUMBER}\s?(?:[x×](?!\w|\s*\d)|percent\b|-?fold\b|times\b)|\bfactor", re.I)
 
 
 def typed_in_comment(comment):
-    """Figures in a comment of code. An amount alone may be a setting (`# 1 GiB`); with a verdict it is a result."""
-    for _, figure in typed(comment):
-        if RATIO.match(figure) and not figure.endswith("%") or IN_WORDS.match(figure) or JUDGES.search(comment):
-            yield figure
-
-
-def typed_in_claim(sentence):
-    """Figures of a result in a claim's own sentence, which shows its value behind it. Conditions stay: `at 40 % of its peak`."""
-    for pattern in (FIGURE, IN_WORDS):
-        for match in pattern.finditer(sentence):
-            before, after = sentence[: match.start()], sentence[match.end() :]
-            condition = re.search(r"\bat\s+$", before) or OF_A_MACHINE.match(after) or after.startswith(" again for")
-            stated = STATES.search(before) or before.endswith(": ") and not after.strip(" .")
-            if stated or (pattern is IN_WORDS or RATIO.match(match[0])) and not condition:
-                yield match[0]
+    """Ratios in a comment of code. An amount may be a setting (`# 1 GiB`)."""
+    return [figure for _, figure in typed(comment) if RATIO.match(figure)]

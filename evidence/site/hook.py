@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 from evidence import recipes
 from evidence.notebooks import project
 from evidence.records import RESULTS
-from evidence.site import light, notebook_pages, planner, redirects, search_index, styles
+from evidence.site import assets, notebook_pages, planner, redirects, search_index
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.twins import COLORS, Twins
 
@@ -152,15 +152,11 @@ def _hide_colors(context, *, page, config, nav):
 
 @event_priority(-100)
 def _show_colors(context, *, page, config, nav):
-    page.content = light.without_plain_colors(page.colored)
+    page.content = page.colored
     return on_template_context(context, template_name="main.html", config=config)
 
 
 on_page_context = CombinedEvent(_hide_colors, _show_colors)
-
-
-def on_post_page(output, *, page, config):
-    return light.without_indents(output)
 
 
 def on_env(env, *, config, files):
@@ -189,9 +185,8 @@ def on_post_build(*, config):
     redirects.write(config.site_dir, config.site_url)
     search_index.slim(Path(config.site_dir, "search", "search_index.json"))
     if not serving:  # an edit must show at once
-        styles.slim(config.site_dir)
-        light.join_scripts(config.site_dir, config.extra_javascript)
-        light.pack(config.site_dir)
+        assets.join_scripts(config.site_dir, config.extra_javascript)
+        assets.pack(config.site_dir)
         config.extra["twins"].write(config.site_dir, config.site_name, config.site_description, config.nav)
 
 

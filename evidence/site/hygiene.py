@@ -1,6 +1,5 @@
-"""What must not be in any tracked file: secrets, addresses of people, paths of one machine, marks of a merge, notes to oneself,
-British or wrong spelling, and files too large for a repository.
-"""
+"""What must not be in any tracked file: secrets, addresses of people, paths of one machine, British or wrong spelling, and files
+too large for a repository."""
 
 import contextlib
 import io
@@ -37,21 +36,6 @@ MACHINE_PATH = re.compile(
     r"(?<![\w.~])(?:/home/(?!user\b|you\b|\$|\{|<)[a-z][\w.-]*|/root/[\w.]|/work/[\w.]|/Users/(?!you\b|\$|\{|<)[A-Za-z]\w*|"
     r"[A-Z]:\\\\?Users\\\\?\w+|/tmp/(?:tmp|ipykernel_|pytest-)\w+)"
 )
-MERGE = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: .*)?$|^={7}$", re.M)
-NOTE = re.compile(
-    r"\b(?:T[O]DO|F[I]XME|X[X]X|H[A]CK|W[I]P|T[B]D|T[B]C|N[O]COMMIT)\b(?![-_])|(?i:\bcoming\s+soon\b|\blorem\s+ipsum\b|\bto\s+be\s+(?:written|done|added)\b(?=[.,:;)\s]*$)|"
-    r"\bfill\s+(?:this\s+)?in\s+later\b|\bremove\s+(?:this\s+)?before\s+(?:commit|merg|push)\w*|\bnot\s+sure\s+(?:if|whether)\b)",
-    re.M,
-)
-# Every -ise that American English writes -ize: codespell knows some hundred words, and not the field's.
-KEPT = {  # what stands before -ise in words that have no -ize
-    "r", "ar", "ra", "pra", "appra", "prom", "comprom", "prem", "dem", "surm", "prec", "conc", "exc", "inc", "exerc",
-    "no", "po", "otherw", "likew", "w", "adv", "dev", "rev", "improv", "superv", "unsuperv", "telev", "compr",
-    "surpr", "enterpr", "repr", "appr", "desp", "franch", "enfranch", "merchand", "parad", "disgu", "gu", "bru",
-    "cru", "advert", "expert", "treat", "chast", "circumc", "an", "mort", "val", "mayonna", "bra", "lia", "fra",
-    "cer", "marqu", "m", "fadv",
-}  # fmt: skip
-BRITISH = re.compile(r"(?<![A-Za-z#:/])([A-Za-z]{3,})is(e|ed|er|ers|es|ing|ation|ations|able)(?![a-z])")
 
 
 def tracked(root="."):
@@ -84,10 +68,8 @@ def check(files=None):
             problems += secrets(path, text)
             if not NOT_OURS.match(path.as_posix()):
                 problems += people_and_machines(path, text)
-                problems += left_behind(path, text)
                 if not NO_PROSE.match(path.as_posix()):
                     prose.append(path)
-                    problems += british(path, text)
     return problems + misspelt(prose)
 
 
@@ -128,19 +110,6 @@ def secrets(path, text):
 def people_and_machines(path, text):
     yield from _found(path, text, E_MAIL, "an e-mail address: {}", "name the project or a page instead", NO_PERSON)
     yield from _found(path, text, MACHINE_PATH, "a path of one machine: {}", "write it relative to the repository")
-
-
-def left_behind(path, text):
-    yield from _found(path, text, MERGE, "a mark of a merge: {}", "resolve the conflict and take the mark out")
-    yield from _found(path, text, NOTE, "a note to oneself: {}", "do it, or open an issue and take the note out")
-
-
-def british(path, text):
-    for match in BRITISH.finditer(text):
-        stem = match[1].lower().removeprefix("un")
-        if stem not in KEPT and not stem.endswith("w"):  # layerwise
-            fix = f"write {match[1]}iz{match[2]}"
-            yield Problem(path, f"British spelling: {match[0]}", fix, text.count("\n", 0, match.start()) + 1)
 
 
 def misspelt(files):

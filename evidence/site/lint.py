@@ -1,8 +1,8 @@
 """What must not be in a page. Each finding names file, line, what is wrong and the fix.
 
-- a figure typed by hand, in digits or in words, outside a claim and outside a link to its source (figures.py)
+- a figure typed by hand, outside a claim and outside a link to its source (figures.py)
 - a claim, table or column that no record has, or a claim that no page shows (here, record_blocks.py)
-- words beside a claim that are not the claim's: another unit, quantity, direction or model (beside.py)
+- a unit typed after a claim that shows it (here), and two claims of a table in each other's rows (swaps.py)
 - a record that was edited by hand
 - a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor, a page that `nav`
   lacks (links.py)
@@ -12,14 +12,11 @@
 import re
 from pathlib import Path
 
-from .. import records
-from ..notebook_calls import calls_of, cells_of
+from .. import cited, records
 from ..notebooks import line_of_cell
 from ..problems import Problem, line_of, read_text
 from ..records import find
 from . import (
-    beside,
-    checks_of_tests,
     figures,
     hygiene,
     links,
@@ -29,6 +26,7 @@ from . import (
     record_blocks,
     repository_docs,
     snippets,
+    swaps,
 )
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
@@ -38,7 +36,7 @@ CLAIM_IN_LINK = re.compile(r"\[[^\[\]]*(\[\[[^\]]*\]\])[^\[\]]*\]\(")
 
 def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
     """All findings in the pages, as a list of Problems."""
-    found = records.load_all(results)
+    found = cited.with_cited(records.load_all(results), results)
     if not found:
         return [Problem(results, "there is no record", "run `make record`")]
     sources = sorted(Path(docs).rglob("*.md"))
@@ -51,23 +49,21 @@ def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
         for block in prose.blocks(text):
             problems += _block(path, block, found, used, included, Path(docs), Path(snippet_folder))
         problems += snippets.check_indented(path, text, snippet_folder)
-        for line, paragraph, heading in prose.with_headings(text):
-            problems += beside.check(path, line, paragraph, found, heading)
     problems += links.check_nav(Path(docs))
     problems += _unused_claims(found, used)
-    problems += filter(None, (records.changed_by_hand(record) for kept in found.values() for record in kept))
+    problems += filter(None, (records.changed_by_hand(record) for kept in found.values() for record in kept if not cited.is_cited(record)))
     problems += snippets.check_unused(Path(snippet_folder), included)
     problems += check_comments(snippet_folder)
     return problems
 
 
 def check_repository():
-    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, in locks and in tests."""
-    return [*hygiene.check(), *repository_docs.check(), *locks.check(), *checks_of_tests.check()]
+    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, and in locks."""
+    return [*hygiene.check(), *repository_docs.check(), *locks.check()]
 
 
 def check_notebook_prose(path, notebook):
-    """Figures typed into the words of a notebook: its Markdown, its comments, the sentences of its claims."""
+    """Figures typed into the words of a notebook: its Markdown and its comments."""
     fix = "show it by a claim() in a cell, or link its source"
     for number, cell in enumerate(notebook.cells, 1):
         first = line_of_cell(path, number) or 1
@@ -75,11 +71,6 @@ def check_notebook_prose(path, notebook):
             yield from figures.problems(path, cell.source, first, fix)
         else:
             yield from figures.problems_of_comments(path, cell.source, ".py", first, fix)
-    for call in calls_of(cells_of(path.stem)):
-        sentence = call.text("sentence" if call.what == "claim" else "title") or ""
-        for figure in figures.typed_in_claim(sentence):
-            what = f"{call.what} {call.name}: a figure of a result in its own words: {figure}"
-            yield Problem(path, what, "take it out: the value is shown behind the sentence", call.line)
 
 
 def check_comments(folder=SNIPPETS):
@@ -106,6 +97,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
         fix = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
         yield from figures.problems(path, block.text, block.line, fix)
         yield from _claims(path, block, found, used)
+        yield from swaps.check(path, block, found)
         yield from links.check_sections(path, block)
         yield from links.check(path, block, docs)
         yield from links.check_words(path, block)
@@ -122,6 +114,7 @@ def _claims(path, block, found, used):
         for match in re.finditer(r"\[\[([^\]]*)\]\]", without_code):
             number = block.line + line + without_code.count("\n", 0, match.start())
             yield from _claim(path, number, match[0], found, used)
+            yield from _unit_typed(path, number, match[0], without_code[match.end() :], found)
         for match in CLAIM_IN_LINK.finditer(without_code):
             number = block.line + line + without_code.count("\n", 0, match.start(1))
             what = f"{match[1]} stands in a link, which may hold no button"
@@ -146,6 +139,16 @@ def _claim(path, line, written, found, used):
         yield Problem(path, f"unknown figure {written}: {error}", fix, line)
 
 
+def _unit_typed(path, line, written, after, found):
+    """`[[a:b]] GiB` shows the unit twice."""
+    exact, typed = re.fullmatch(pages.CLAIM, written), figures.UNIT_BEHIND.match(after)
+    if exact and typed:
+        unit = next((claim["unit"] for record in found.get(exact[1], ()) for name, claim in record.data["claims"].items() if name == exact[2]), "")
+        if unit:
+            what = f"{written} shows its unit, {unit}, and “{typed[1]}” is typed after it"
+            yield Problem(path, what, f"take “{typed[1]}” out", line)
+
+
 def _unused_claims(found, used):
     """Claims that have a value on some machine, and no page that shows it."""
     for notebook, kept in found.items():
@@ -157,6 +160,7 @@ def _unused_claims(found, used):
         }
         for name, path in where.items():
             if (notebook, name) not in used:
-                line = line_of(read_text(path), f'"{name}"')
-                fix = f"show it by [[{notebook}:{name}]], or remove it from the notebook"
+                text = read_text(path)
+                line = line_of(text, f'"{name}"') or line_of(text, f"{name}:")
+                fix = f"show it by [[{notebook}:{name}]], or remove it there"
                 yield Problem(path, f"no page shows the claim {name}", fix, line)

@@ -3,7 +3,6 @@
 Not by dates of files, which a checkout sets anew: by names and versions.
 """
 
-import json
 import re
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def check(folder=FOLDER, makefile=Path("Makefile")):
             problems.append(Problem(source, f"{lock.name} is missing", FIX))
             continue
         problems += _lock(source, lock, free)
-    return [*problems, *_pins(folder, makefile), *_node(Path(folder, "lighthouse"))]
+    return [*problems, *_pins(folder, makefile)]
 
 
 def requirements(source):
@@ -87,16 +86,3 @@ def _pins(folder, makefile):
             if made and str(wanted) != made[1]:
                 line = line_of(read_text(makefile), made[0])
                 yield Problem(makefile, f"{made[1]} here, and {wanted} in {file}", "write one version in both", line)
-
-
-def _node(folder):
-    source, lock = Path(folder, "package.json"), Path(folder, "package-lock.json")
-    if not source.is_file():
-        return
-    wanted = json.loads(read_text(source)).get("dependencies", {})
-    held = (
-        json.loads(read_text(lock)).get("packages", {}).get("", {}).get("dependencies", {}) if lock.is_file() else None
-    )
-    if held != wanted:
-        fix = f"run `npm install --package-lock-only --prefix {folder.as_posix()}`"
-        yield Problem(lock, f"it was not made from {source.name}", fix)

@@ -131,7 +131,7 @@ def popover(context, identifier, notebook, name):
         planner=f"{context.root}your-model/" if claim["kind"] == "predicted" else "",
         gpus=_gpus(context, claim),
         source=claim.get("source"),
-        cell=context.notebook_url(notebook, f"claim-{name}"),
+        cell="" if "read" in claim else context.notebook_url(notebook, f"claim-{name}"),
     )
 
 
@@ -164,6 +164,7 @@ def _source(context, record, claim, name, own):
         "spread": _spread(claim) if "value" in claim else "",
         "versions": versions(record),
         "date": record.date,
+        "read": claim.get("read", ""),
         "stale": "stale" in claim,
         "record": context.record_url(record),
         "code": context.code_url(record, name),

@@ -55,14 +55,3 @@ def paragraphs(text):
 def without(pattern, text):
     """The text without what matches, in as many lines."""
     return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), text)
-
-
-def with_headings(text):
-    """(line, paragraph, what stands above it) of all prose of a page: the titles of its sections, the header of its table."""
-    titles, header = {}, ""
-    for block in blocks(text):
-        for line, paragraph in paragraphs(block.text) if block.language is None else ():
-            header = (header or paragraph) if paragraph.lstrip().startswith("|") else ""
-            for marks, title in re.findall(r"^(#+) (.*)", paragraph, re.M):
-                titles = {level: other for level, other in titles.items() if level < len(marks)} | {len(marks): title}
-            yield block.line + line, paragraph, " ".join([*titles.values(), header])

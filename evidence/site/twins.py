@@ -111,6 +111,10 @@ def _figure(button):
 
 
 class Converter(MarkdownConverter):
+    def escape(self, text, parent_tags):
+        """A record's words come from elsewhere: what reads as a link in them is none."""
+        return super().escape(text, parent_tags).replace("](", "]\\(")
+
     def convert_pre(self, element, text, parent_tags):
         """A fence longer than any inside it, with the language of the block around it."""
         classes = element.parent.get("class") or []

@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import inspect
 import re
+import types
 from unittest import mock
 
 import datasets
@@ -12,9 +13,8 @@ import tokenizers
 import torch
 import torch.nn.functional as F
 import trl
-import yaml
 from accelerate.utils import TorchDynamoPlugin, compile_regions
-from programs import ROOT, load, run, shown_message
+from programs import load, run, shown_message
 from torch._inductor.kernel.flex import flex_attention as inductor_flex
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as torch_flex
@@ -24,7 +24,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     BertConfig,
     CohereConfig,
-    DataCollatorWithFlattening,
     Gemma2Config,
     GptOssConfig,
     GraniteConfig,
@@ -38,8 +37,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.integrations import hub_kernels, sdpa_attention
-from transformers.integrations.flex_attention import flex_attention_forward
+from transformers.integrations import flex_attention, hub_kernels, sdpa_attention
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_flash_attention_utils import (
     FLASH_ATTENTION_COMPATIBILITY_MATRIX,
@@ -242,14 +240,6 @@ def test_an_encoder_never_looks_at_position_ids_that_start_again():
     assert calls(bert, input_ids=ids(1, 8), position_ids=torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]]))[0] is None
 
 
-def test_the_collator_of_the_page_returns_no_attention_mask():
-    assert set(DataCollatorWithFlattening()([{"input_ids": [1, 2]}, {"input_ids": [3]}])) == {
-        "input_ids",
-        "labels",
-        "position_ids",
-    }
-
-
 @pytest.mark.parametrize("rows, packed", [(1, True), (2, False)])
 def test_flash_attention_reads_boundaries_from_position_ids_only_if_the_batch_is_one_row(rows, packed):
     assert bool(_is_packed_sequence(torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]] * rows), rows)) == packed
@@ -401,12 +391,24 @@ def test_flex_attention_compiles_again_for_a_new_length_and_not_for_other_texts(
     assert torch._dynamo.config.recompile_limit == 8 and not torch._dynamo.config.fail_on_recompile_limit_hit
 
 
+def given_to_flex(query_heads, **options):
+    """What transformers hands to FlexAttention of two key and value heads: how many of them, and the keywords."""
+    query, key = torch.randn(1, query_heads, 4, 16), torch.randn(1, 2, 4, 16)
+    with mock.patch.object(flex_attention, "compile_friendly_flex_attention", return_value=query) as called:
+        flex_attention.flex_attention_forward(torch.nn.Identity().eval(), query, key, key, None, **options)
+    return called.call_args.args[1].shape[1], called.call_args.kwargs
+
+
+@pytest.mark.parametrize("query_heads, copied", [(4, 2), (8, 2), (6, 6), (12, 12)])
+def test_key_and_value_heads_are_copied_for_flex_attention_where_the_query_heads_are_no_power_of_two(query_heads, copied):
+    heads, options = given_to_flex(query_heads)
+    assert heads == copied and options["enable_gqa"] == (copied == 2)
+
+
 def test_the_limits_of_flex_attention():
     assert "at least 16 but got" in inspect.getsource(inductor_flex)
     assert "sympy.Eq(Mod(seq_len_q, 128), 0)" in inspect.getsource(inductor_flex)
     assert torch_flex._DEFAULT_SPARSE_BLOCK_SIZE == 128
-    source = inspect.getsource(flex_attention_forward)
-    assert "(num_local_query_heads & (num_local_query_heads - 1)) != 0" in source and "repeat_kv(key" in source
     model = llama(attn_implementation="flex_attention")
     model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.1
     with pytest.raises(ValueError, match="does not support `dropout`"), torch.compiler.set_stance("force_eager"):
@@ -498,7 +500,7 @@ def test_compute_loss_func_comes_too_late_because_the_logits_exist_by_then(rows)
     assert seen == [500]
 
 
-def test_label_smoothing_of_trainer_takes_the_labels_away_from_the_model(rows, recwarn):
+def test_label_smoothing_of_trainer_takes_the_labels_away_from_the_model_and_only_that_of_trl_warns(rows, recwarn, tmp_path):
     for smoothing, with_labels in ((0.0, True), (0.1, False)):
         model, seen = llama(chunked_loss().ChunkedLlamaForCausalLM), []
         model.register_forward_pre_hook(
@@ -507,8 +509,8 @@ def test_label_smoothing_of_trainer_takes_the_labels_away_from_the_model(rows, r
         losses(model, rows, per_device_train_batch_size=4, label_smoothing_factor=smoothing)
         assert set(seen) == {with_labels}
     assert not [warning for warning in recwarn if "smooth" in str(warning.message)]
-    told = inspect.getsource(trl.SFTTrainer.__init__)
-    assert "Label smoothing " in told and "each step runs an extra forward pass" in told
+    with pytest.warns(FutureWarning, match="Label smoothing .* each step runs an extra forward pass"):
+        sft_trainer(tmp_path, label_smoothing_factor=0.1)
 
 
 def test_pieces_give_the_gradients_of_the_whole_contrastive_batch_and_accumulation_gives_others():
@@ -672,13 +674,25 @@ def test_a_qwen_class_vocabulary_has_151936_entries():
     assert Qwen3Config().vocab_size == 151936
 
 
-def test_torch_knows_the_newer_kernels_and_the_gpus_that_they_take():
+def test_torch_knows_the_newer_kernels_and_the_gpus_that_they_take(monkeypatch):
     from torch.nn import attention
     from torch.nn.attention import _fa3, _fa4, varlen
 
     assert {"FA3", "FA4"} <= set(attention.list_flash_attention_impls())
-    assert "compute capability 9.0" in inspect.getsource(_fa3)
-    assert "compute capability 9.0 or 10.0" in inspect.getsource(_fa4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    query = types.SimpleNamespace(is_cuda=True, device="cuda:0", dtype=torch.bfloat16, dim=lambda: 4)
+    taken = {"FA3": [], "FA4": []}
+    for major in (8, 9, 10, 12):
+        for module in (_fa3, _fa4):
+            monkeypatch.setattr(module, "_get_device_major", lambda device, major=major: major)
+        refused = {"FA3": _fa3._fa3_common_support_error(query, (query,), 0.0, None, None, None, None),
+                   "FA4": _fa4._fa4_common_support_error(query, (query,), None)}  # fmt: skip
+        for name, words in refused.items():
+            if words:
+                assert "requires compute capability" in words
+            else:
+                taken[name].append(major)
+    assert taken == {"FA3": [9], "FA4": [9, 10]}
     assert {"cu_seq_q", "cu_seq_k"} <= set(inspect.signature(varlen.varlen_attn).parameters)
 
 
@@ -725,7 +739,7 @@ def test_gpt_oss_runs_eager_by_default_refuses_sdpa_and_takes_flex_with_its_sink
         AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     assert (type(caught.value).__name__, str(caught.value)) == error("no_sdpa")
     assert AutoModelForCausalLM.from_config(config, attn_implementation="flex_attention")
-    assert "s_aux" in inspect.signature(flex_attention_forward).parameters
+    assert "s_aux" in inspect.signature(flex_attention.flex_attention_forward).parameters
 
 
 def test_flash_attention_becomes_the_hub_kernel_that_knows_sinks_for_gpt_oss():
@@ -754,21 +768,26 @@ def test_a_mlp_in_tiles_gives_the_same_step_and_yarn_is_taken_from_rope_paramete
 
 
 def test_the_options_of_flex_attention_reach_its_kernel():
-    assert "kernel_options=kernel_options" in inspect.getsource(flex_attention_forward)
+    options = {"BLOCK_M": 32}
+    assert given_to_flex(4, kernel_options=options)[1]["kernel_options"] == options
 
 
-def test_trl_computes_the_loss_of_sft_without_the_logits(tmp_path):
+def sft_trainer(folder, **options):
     words = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({"[UNK]": 0, "[EOS]": 1, "a": 2, "b": 3}, unk_token="[UNK]")
     )
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", eos_token="[EOS]", pad_token="[EOS]")
-    trainer = trl.SFTTrainer(
+    return trl.SFTTrainer(
         model=llama(),
-        args=trl.SFTConfig(tmp_path, use_cpu=True, bf16=False, report_to="none"),
+        args=trl.SFTConfig(folder, use_cpu=True, bf16=False, report_to="none", **options),
         train_dataset=datasets.Dataset.from_dict({"text": ["a b a", "b"]}),
         processing_class=tokenizer,
     )
+
+
+def test_trl_computes_the_loss_of_sft_without_the_logits(tmp_path):
+    trainer = sft_trainer(tmp_path)
     ids = torch.tensor([[2, 3, 2]])
     assert (
         trainer.model(input_ids=ids, labels=ids, fused_lm_head=True).get("logits") is None
@@ -779,15 +798,3 @@ def test_trl_computes_the_loss_of_sft_without_the_logits(tmp_path):
             trl.SFTConfig(tmp_path, use_cpu=True, bf16=False, report_to="none", loss_type="chunked_nll").loss_type
             == "nll"
         )
-
-
-def anchors(page):
-    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests/data/questions_attention_and_loss.yml").read_text())
-    assert len({question["url"] for question in questions}) >= 40
-    for question in questions:
-        page, _, section = question["answer"].partition("#")
-        assert section in anchors(page), question

@@ -17,7 +17,6 @@ import openvino
 import pytest
 import torch
 import transformers
-import yaml
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from programs import ROOT, SNIPPETS, load, run, shown_message
 from torch._inductor.utils import run_and_get_code
@@ -552,25 +551,10 @@ def test_bettertransformer_is_gone_and_sdpa_is_the_default():
     assert llama().config._attn_implementation == "sdpa"
 
 
-def test_the_ipex_backend_is_gone_from_torch_compile():
-    assert "ipex" not in torch._dynamo.list_backends()
-
-
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_torchscript_is_deprecated():
     with pytest.warns(DeprecationWarning, match="torch.jit.trace. is deprecated"):
         torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
-
-
-# Questions of readers
-
-
-def test_forty_questions_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_inference_cpu.yml").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "inference" / "cpu.md").read_text(encoding="utf-8")
-    sections = set(re.findall(r"\{ #([\w-]+) \}", page))
-    assert len({question["thread"] for question in questions}) >= 40
-    assert not [question for question in questions if question["section"] not in sections]
 
 
 def test_onnx_runtime_keeps_buffers_unless_told_otherwise():

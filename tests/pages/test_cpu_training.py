@@ -12,15 +12,12 @@ from pathlib import Path
 import bitsandbytes
 import pytest
 import torch
-import yaml
-from programs import ROOT, SNIPPETS, load, run, shown_message
+from programs import ROOT, load, run, shown_message
 from torch import nn
 from transformers import AutoModelForCausalLM, BertConfig, HfArgumentParser, LlamaConfig, Trainer, TrainingArguments
 
 from evidence import records
 
-FOLDER = SNIPPETS / "cpu_training"
-X86 = os.uname().machine == "x86_64"
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 # A train.py of the reader: it says how it was started, and how many pages the allocator takes anew.
 PROBE = """
@@ -175,10 +172,6 @@ def test_four_bit_weights_pass_gradients_on_a_cpu():
     given = torch.randn(4, 64, requires_grad=True)
     layer(given).sum().backward()
     assert layer.weight.dtype == torch.uint8 and given.grad.abs().sum() > 0
-
-
-def test_trainer_takes_fused_adamw_by_default():
-    assert TrainingArguments("out", use_cpu=True).optim == "adamw_torch_fused"
 
 
 @without_gpu
@@ -347,16 +340,3 @@ def test_the_first_moment_of_a_parameter_without_gradient_becomes_denormal_after
         steps += 1
     assert 100 < steps < 1000
     assert optimizer.state[weight]["exp_avg"].max() > 0
-
-
-# Questions of readers
-
-
-def test_forty_questions_about_one_cpu_and_many_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_training_cpu.yml").read_text(encoding="utf-8"))
-    assert len({question["thread"] for question in questions}) >= 40
-    for page in ("training/cpu", "training/many-cpus"):
-        sections = set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
-        asked = [question for question in questions if question["page"] == page]
-        assert len(asked) >= 20
-        assert not [question for question in asked if question["section"] not in sections]

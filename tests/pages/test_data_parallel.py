@@ -13,7 +13,6 @@ from unittest import mock
 
 import pytest
 import torch
-import yaml
 from accelerate import Accelerator
 from accelerate.scheduler import AcceleratedScheduler
 from accelerate.state import AcceleratorState
@@ -39,7 +38,6 @@ from evidence import records
 from evidence.launch import run_ranks
 
 FOLDER = ROOT / "snippets" / "data_parallel"
-PROGRAMS = sorted(FOLDER.glob("*.py"))
 
 
 def error(name):
@@ -367,15 +365,6 @@ def test_padding_gathers_other_lengths_and_an_all_reduce_of_them_is_no_error_on_
     assert error("closed") in trap.ranks[1].stderr or "Read error" in trap.ranks[1].stderr
 
 
-# The programs
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_every_program_starts_with_its_launch_command(path):
-    command = ast.get_docstring(ast.parse(path.read_text())).splitlines()[-1].strip()
-    assert command in (f"torchrun --nproc-per-node 2 {path.name}", f"python {path.name}")
-
-
 # What readers ask
 
 
@@ -410,15 +399,6 @@ def test_an_expert_without_tokens_leaves_no_parameter_without_a_gradient():
     assert len(experts) == 8 and any(not expert.any() for expert in experts)
 
 
-def test_activation_checkpointing_is_not_reentrant_unless_you_say_so():
-    model = tiny_bert()
-    model.activation_checkpointing_enable()
-    called = [
-        module._gradient_checkpointing_func for module in model.modules() if hasattr(module, "gradient_checkpointing")
-    ]
-    assert called and all(function.keywords == {"use_reentrant": False} for function in called)
-
-
 def test_the_grpo_example_of_the_page_adds_up():
     prompts, generations, batch, steps = map(
         lambda number: int(number.replace(",", "")),
@@ -429,11 +409,3 @@ def test_the_grpo_example_of_the_page_adds_up():
 
 def words():
     return " ".join((ROOT / "docs" / "training" / "data-parallel.md").read_text().split())
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_data_parallel.yml").read_text())
-    sections = set(re.findall(r"\{ #([\w-]+) \}", words()))
-    assert len({question["thread"] for question in questions}) >= 40
-    assert not [question for question in questions if question["section"] not in sections]
-    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)

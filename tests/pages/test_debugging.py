@@ -1,15 +1,17 @@
 """docs/debugging.md, docs/debugging-messages.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
 
-import inspect
 import io
 import json
+import os
 import pickle
 import re
 import runpy
+import signal
 import subprocess
 import sys
 import textwrap
 
+import datasets
 import pytest
 import torch
 import yaml
@@ -35,8 +37,8 @@ from transformers import (
     logging,
 )
 
+from evidence.launch import run_ranks
 from evidence.site.diagrams import hang as drawn
-from evidence.site.links import anchors_of
 
 PAGE = ROOT / "docs" / "debugging.md"
 PAGES = [PAGE, ROOT / "docs" / "debugging-messages.md", ROOT / "docs" / "installation.md"]
@@ -145,14 +147,23 @@ def test_an_error_in_a_worker_comes_at_second_hand_and_in_the_main_process_as_it
     assert "in the main process: KeyError: 'text'" in said
 
 
-@pytest.mark.parametrize("signal", ["Killed", "Bus error"])
-def test_pytorch_words_the_end_of_a_worker_as_on_the_page(signal):
-    library = (torch.__path__[0] + "/lib/libtorch_python.so").encode()
-    with open(library, "rb") as file:
-        text = file.read()
-    assert b") is killed by signal: " in text
-    assert b"It is possible that dataloader's workers are out of shared memory." in text
-    assert "is killed by signal: Bus error" in error("worker_bus_error")
+class EndsItself(data.Dataset):
+    def __init__(self, by):
+        self.by = by
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, row):
+        os.kill(os.getpid(), self.by)
+
+
+def test_pytorch_words_the_end_of_a_worker_as_on_the_page():
+    bus_error = error("worker_bus_error").partition(": ")[2]
+    for by, words in ((signal.SIGKILL, "is killed by signal: Killed"), (signal.SIGBUS, bus_error)):
+        with pytest.raises(RuntimeError) as caught:
+            list(data.DataLoader(EndsItself(by), num_workers=1))
+        assert without_numbers(words) in without_numbers(f"{caught.value} {caught.value.__cause__}")
 
 
 def test_torchrun_words_the_end_of_a_killed_rank_as_on_the_page():
@@ -281,9 +292,20 @@ def test_a_program_that_stands_still_shows_its_stack_and_goes_on():
     assert "went on after 4 s" in made.stdout
 
 
-def test_gloo_words_two_sizes_as_on_the_page():
-    with open(torch.__path__[0] + "/lib/libtorch_cpu.so", "rb") as file:
-        assert error("gloo_sizes").encode() in file.read()
+TWO_SIZES = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+size = 3 + dist.get_rank()
+dist.all_gather([torch.zeros(size) for _ in range(2)], torch.ones(size))
+"""
+
+
+def test_gloo_words_two_sizes_as_on_the_page(tmp_path):
+    (tmp_path / "two_sizes.py").write_text(TWO_SIZES)
+    ended = run_ranks(tmp_path / "two_sizes.py", timeout=300, check=False)
+    assert error("gloo_sizes") in "".join(ended.stdout + ended.stderr)
 
 
 # NaN and overflow
@@ -426,8 +448,10 @@ def test_rows_without_a_label_that_counts_give_nan_and_in_trainer_0():
     assert (entry["loss"], entry["grad_norm"]) == (0, 0)
 
 
-def test_the_collator_for_language_models_masks_every_pad_token():
-    assert "labels[labels == self.tokenizer.pad_token_id] = -100" in inspect.getsource(DataCollatorForLanguageModeling)
+def test_the_collator_for_language_models_masks_every_pad_token(tokenizer):
+    tokenizer.pad_token = "b"  # which the text has, too
+    batch = DataCollatorForLanguageModeling(tokenizer, mlm=False)([tokenizer("a b a")])
+    assert batch["labels"].tolist() == [[0, -100, 0]]
 
 
 # Data and indices
@@ -450,7 +474,7 @@ def test_messages_about_rows():
     assert same("stack", raised(trained, model, uneven))
     assert error("no_loss") in raised(trained, model, [{"input_ids": row}] * 8)
     assert error("no_input_ids") == raised(trained, model, [{"text": "a", "label": 1}] * 8)
-    assert error("no_columns") in inspect.getsource(Trainer).replace('"\n                f"', "")
+    assert error("no_columns") in raised(trained, model, datasets.Dataset.from_dict({"text": ["a"] * 8}))
     logits, labels = torch.ones(4, 3), torch.zeros(2, dtype=torch.long)
     assert error("batch_sizes") == raised(torch.nn.functional.cross_entropy, logits, labels)
     assert error("collate_none") == raised(data.default_collate, [None])
@@ -709,10 +733,13 @@ def test_intermediate_code_runs_on_a_gpu_that_is_newer(monkeypatch):
         assert f" {said} the kernels" in made.architecture()
 
 
-def test_pytorch_words_a_gpu_without_kernels_as_on_the_page():
-    source = inspect.getsource(torch.cuda)
-    assert "is not compatible with the current PyTorch installation." in source
-    assert "is not compatible with the current PyTorch installation." in error("not_compatible")
+def test_pytorch_words_a_gpu_without_kernels_as_on_the_page(monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "12.6")
+    for name, answer in {"device_count": 1, "get_device_capability": (8, 6), "get_device_name": "NVIDIA RTX A6000",
+                         "get_arch_list": ["sm_37", "sm_50", "sm_60", "sm_70"]}.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda *device, answer=answer: answer)
+    with pytest.warns(UserWarning, match=re.escape(error("not_compatible"))):
+        torch.cuda._check_cubins()
 
 
 @without_cuda
@@ -892,18 +919,10 @@ def test_the_stacks_of_py_spy_are_lines_of_the_program():
     assert [dict(frames)[name] for name in ("average_gradients",)] == re.findall(r"average_gradients at stuck.py:(\d+)", output("flight"))
 
 
-# What readers ask, and what they paste
+# What readers paste
 
 
-QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "debugging_questions.yml").read_text())
 MESSAGES = yaml.safe_load((ROOT / "tests" / "data" / "error_messages.yml").read_text())
-
-
-def test_thirty_real_questions_have_their_section():
-    assert len({question["url"] for question in QUESTIONS}) >= 30
-    for question in QUESTIONS:
-        page, _, section = question["answer"].partition("#")
-        assert section in anchors_of(ROOT / "docs" / f"{page}.md"), question
 
 
 def test_every_message_of_the_page_is_among_those_that_the_search_must_find():

@@ -16,17 +16,14 @@ import torch
 import transformers
 import trl
 import yaml
-from built import ROOT
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from programs import SNIPPETS, load, run, shown_message, too_much_to_read
+from programs import SNIPPETS, load, run, shown_message
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 from transformers.trainer_utils import default_compute_objective, default_hp_space_optuna, default_hp_space_wandb
 
 FOLDER = SNIPPETS / "hyperparameter_search"
-PAGE = ROOT / "docs" / "training" / "hyperparameter-search.md"
-QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_hyperparameter_search.yml").read_text())
 BESIDE = ["hyperparameter_search/task.py", "hyperparameter_search/worker.py", "hyperparameter_search/recover.py"]
 EVERYTHING = optuna.pruners.ThresholdPruner(upper=-1.0)  # no loss is as small
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -188,10 +185,6 @@ def test_adapters_of_all_ranks_share_one_base_that_stays_as_it_was():
 def test_under_torchrun_a_study_of_your_own_is_one_for_each_rank():
     made = run("hyperparameter_search/every_rank_alone.py", processes=2)
     assert len(set(re.findall(r"trains with ([\d.]+)", made.stdout))) == 2
-
-
-def test_every_program_of_the_page_can_be_taken_in():
-    assert not [problem for path in sorted(FOLDER.glob("*.py")) for problem in too_much_to_read(path, 60)]
 
 
 def test_a_permutation_test_counts_signs():
@@ -485,13 +478,3 @@ def test_model_init_draws_values_of_the_model_and_is_first_called_without_a_tria
 
     search = trainer(tmp_path, model_init).hyperparameter_search(hp_space=rate, n_trials=1)
     assert drawn[0] is None and set(drawn[1:]) == {search.hyperparameters["r"]}
-
-
-# Questions
-
-
-def test_fifty_questions_of_readers_have_a_section_each():
-    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
-    assert len({question["thread"] for question in QUESTIONS}) >= 50
-    assert not [question for question in QUESTIONS if question["section"] not in sections]
-    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)

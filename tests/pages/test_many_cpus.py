@@ -213,14 +213,6 @@ def test_accelerate_launch_starts_mpirun_when_it_has_a_hostfile(alone, tmp_path)
 # Threads and cores
 
 
-def test_torchrun_gives_one_thread_to_each_of_several_processes_and_leaves_a_single_one_alone(monkeypatch):
-    for processes, threads in ((2, "1"), (1, None)):
-        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-        torchrun.config_from_args(torchrun.parse_args(["--nproc-per-node", str(processes), "train.py"]))
-        assert os.environ.get("OMP_NUM_THREADS") == threads
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="taskset and affinity are Linux's")
 def test_bind_gives_each_rank_cores_that_no_other_has_and_as_many_threads():
     beside, files = ["many_cpus/bind.sh"], {"show.py": SHOW}
@@ -232,12 +224,6 @@ def test_bind_gives_each_rank_cores_that_no_other_has_and_as_many_threads():
     said, share = run("many_cpus/launch.sh", "show.py", beside=beside, files=files).stdout, CORES // 2
     for rank in range(2):
         assert f"rank {rank} {list(range(rank * share, (rank + 1) * share))} {share}" in said
-
-
-def test_torch_takes_as_many_threads_as_the_process_may_use_cores():
-    count = "import os, torch; os.environ.pop('OMP_NUM_THREADS', 0); print(torch.get_num_threads())"
-    command = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-c", count]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1] == "1"
 
 
 def test_bind_numa_binds_cores_and_memory():
@@ -321,11 +307,6 @@ def test_lora_trains_as_many_parameters_as_the_notebook_counts():
     counted = sum(16 * sum(layer.weight.shape) for layer in model.model.modules() if isinstance(layer, torch.nn.Linear))
     adapted = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))
     assert sum(p.numel() for p in adapted.parameters() if p.requires_grad) == counted
-
-
-def test_buckets_are_25_mib_unless_set_and_trainer_passes_a_size_on(alone):
-    assert torch.nn.parallel.distributed._DEFAULT_BUCKET_CAP_MB == 25
-    assert TrainingArguments("out", use_cpu=True, ddp_bucket_cap_mb=2, report_to=[]).ddp_bucket_cap_mb == 2
 
 
 # The network

@@ -11,7 +11,6 @@ import warnings
 
 import pytest
 import torch
-import yaml
 from accelerate.utils import find_executable_batch_size
 from programs import ROOT, SNIPPETS, run, shown_message
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
@@ -112,10 +111,6 @@ def test_the_peak_at_batch_1_comes_when_every_gradient_exists_and_no_activation_
     assert step.peak_by_category["activations"] < 0.01 * step.after_forward["activations"]
 
 
-def test_trainer_takes_the_fused_form_of_adamw_by_default():
-    assert TrainingArguments("out", use_cpu=True).optim == "adamw_torch_fused"
-
-
 def test_trace_your_own_model_prints_its_parameters_and_its_peak():
     assert "8.03 billion parameters, peak 59.9 GiB\n" in run("one_gpu/trace_your_model.py").stdout
 
@@ -195,18 +190,6 @@ def test_causal_language_models_divide_correctly(rows):
     rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in rows]
     accumulated = losses(llama(), rows, per_device_train_batch_size=2, gradient_accumulation_steps=4)
     assert accumulated == pytest.approx(losses(llama(), rows, per_device_train_batch_size=8), rel=1e-4)
-
-
-def test_adam_does_not_depend_on_the_scale_of_the_gradients():
-    def stepped(scale):
-        weight = torch.nn.Parameter(torch.ones(4))
-        optimizer = torch.optim.AdamW([weight], lr=0.1)
-        for gradient in (torch.tensor([1.0, -2.0, 3.0, 0.5]), torch.tensor([0.3, 1.0, -1.0, 2.0])):
-            weight.grad = scale * gradient
-            optimizer.step()
-        return weight.detach()
-
-    assert torch.allclose(stepped(1), stepped(4), atol=1e-6)
 
 
 def test_accumulated_gradients_lie_under_the_activations_of_the_next_micro_batch():
@@ -292,10 +275,6 @@ def test_the_cache_is_dropped_with_the_warning_that_the_page_names(caplog):
         logger.removeHandler(caplog.handler)
     assert "`use_cache=True` is incompatible with gradient checkpointing" in caplog.text
     assert TrainingArguments("out", use_cpu=True).use_cache is False
-
-
-def test_fused_attention_is_the_default():
-    assert AutoModelForCausalLM.from_config(LlamaConfig(**SMALL)).config._attn_implementation == "sdpa"
 
 
 # Mixed precision
@@ -444,17 +423,15 @@ def test_accelerate_leaves_the_first_and_last_linear_layer_out_of_fp8():
     from accelerate.utils import AORecipeKwargs, ao
 
     assert AORecipeKwargs().module_filter_func is None
-    assert "layers_to_filter=[first_linear, last_linear]" in inspect.getsource(ao.convert_model_to_fp8_ao)
+    model = torch.nn.Sequential(*(torch.nn.Linear(16, 16, dtype=torch.bfloat16) for _ in range(4)))
+    ao.convert_model_to_fp8_ao(model, config=Float8LinearConfig(emulate=True))
+    assert [type(layer) is torch.nn.Linear for layer in model] == [True, False, False, True]
 
 
 def test_a_weight_near_one_freezes_before_a_weight_of_the_usual_size():
     for rate, moves in ((1e-3, [True, False]), (1e-2, [True, True])):
         weights = torch.tensor([0.02, 1.0], dtype=torch.bfloat16)
         assert (weights - rate != weights).tolist() == moves
-
-
-def anchors(page):
-    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
 
 
 # A loss of your own
@@ -524,7 +501,11 @@ def test_the_old_switch_of_tf32_raises_after_the_new_one_until_both_are_set():
 def test_max_autotune_reads_the_old_switch_of_tf32():
     from torch._inductor import select_algorithm
 
-    assert "get_float32_matmul_precision" in inspect.getsource(select_algorithm.create_precompile_key)
+    keys = {}
+    for precision in ("high", torch.get_float32_matmul_precision()):  # the second as it was
+        torch.set_float32_matmul_precision(precision)
+        keys[precision] = select_algorithm.create_precompile_key("mm", "", [])
+    assert len(keys) == len(set(keys.values())) == 2
 
 
 # Freezing
@@ -573,11 +554,3 @@ def test_the_command_for_a_small_gpu_prints_what_it_needs():
     ).stdout
     most = float(re.search(r"^total .*up to ([\d.]+)", printed, re.M)[1])
     assert most < 7.45  # GiB of a GPU with 8 GB
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests/data/questions_one_gpu.yml").read_text())
-    assert len({question["url"] for question in questions}) >= 40
-    for question in questions:
-        page, _, section = question["answer"].partition("#")
-        assert section in anchors(page), question

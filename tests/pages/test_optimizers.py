@@ -3,17 +3,15 @@
 import copy
 import functools
 import inspect
-import re
 import warnings
 from pathlib import Path
 
 import bitsandbytes
 import pytest
 import torch
-import yaml
 from bitsandbytes.optim import GlobalOptimManager
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, load, run, shown_message
+from programs import load, run, shown_message
 from schedulefree import AdamWScheduleFree
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
@@ -658,15 +656,3 @@ def test_the_experts_of_a_mixture_have_three_dimensions_and_muon_takes_two():
     assert experts and all(p.ndim == 3 for p in experts)
     with pytest.raises(ValueError, match="2D"):
         torch.optim.Muon(experts)
-
-
-def anchors(page):
-    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests/data/questions_optimizers.yml").read_text())
-    assert len({question["url"] for question in questions}) >= 40
-    for question in questions:
-        page, _, section = question["answer"].partition("#")
-        assert section in anchors(page), question

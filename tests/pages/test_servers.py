@@ -2,19 +2,14 @@
 
 import asyncio
 import inspect
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-import yaml
-from built import ROOT
 from programs import SNIPPETS, load, run
 from transformers.cli import serve
 
 FOLDER = SNIPPETS / "servers"
-PAGE = ROOT / "docs" / "inference" / "servers.md"
-QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_servers.yml").read_text())
 
 
 def test_serve_knows_the_options_of_the_page():
@@ -95,10 +90,3 @@ def test_a_request_that_takes_too_long_is_cancelled_and_the_queue_goes_on(own):
     with pytest.raises(TimeoutError):
         finished(made.answer(manager, [5, 6, 7], new=400, seconds=0.01))
     assert len(finished(made.answer(manager, [5, 6, 7]))) == 8
-
-
-def test_questions_of_readers_have_a_section_each():
-    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
-    assert len({question["thread"] for question in QUESTIONS}) >= 15
-    assert not [question for question in QUESTIONS if question["section"] not in sections]
-    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)

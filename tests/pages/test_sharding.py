@@ -14,15 +14,13 @@ from unittest import mock
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import yaml
 from accelerate import Accelerator
 from accelerate.commands import to_fsdp2
 from accelerate.state import GradientState, PartialState
 from accelerate.utils import FullyShardedDataParallelPlugin, fsdp_utils
 from programs import ROOT, run
-from shards import IDS, TINY, backward, message_of, raised, sharded
+from shards import IDS, TINY, backward, sharded
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.fsdp import (
     FullyShardedDataParallel,
@@ -42,7 +40,6 @@ from evidence.launch import run_ranks
 
 FOLDER = ROOT / "snippets" / "sharding"
 PAGE = ROOT / "docs" / "training" / "sharding.md"
-SNIPPETS = sorted(FOLDER.glob("*.py"))
 TOLERANCE = 1e-4  # the page states it
 STEPS = 7  # the last one: what was exported after six
 pytestmark = pytest.mark.usefixtures("forget_deepspeed")
@@ -95,21 +92,6 @@ def saved_on_two_then_four():
 
 
 # The programs
-
-
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.name)
-def test_every_program_begins_with_its_launch_command(path):
-    first = ast.get_docstring(ast.parse(path.read_text()))
-    assert re.search(rf"torchrun --nproc_per_node \d {path.name}", first)
-
-
-def test_every_program_takes_gpus_only_where_each_process_has_one_and_takes_its_own_before_it_communicates():
-    for path in SNIPPETS:
-        text = path.read_text()
-        if path.name != "trainer_zero3.py":  # needs GPUs
-            assert "gpu = torch.cuda.device_count() >= int(os.environ" in text, path.name
-        if "dist.init_process_group" in text:
-            assert 0 < text.find("torch.cuda.set_device(") < text.find("dist.init_process_group("), path.name
 
 
 @pytest.mark.parametrize(
@@ -498,9 +480,15 @@ def test_a_forward_pass_without_a_backward_pass_leaves_the_root_gathered(mesh):
     assert isinstance(model.lm_head.weight, DTensor)
 
 
-def test_transformers_and_accelerate_free_the_embedding_after_its_use():
-    assert AutoModelForCausalLM.from_config(TINY)._fsdp_plan["model.embed_tokens"] == "free_full_weight"
-    assert "fully_shard(input_embed, **fsdp2_kwargs)" in inspect.getsource(fsdp_utils.fsdp2_prepare_model)
+def test_transformers_and_accelerate_free_the_embedding_after_its_use(monkeypatch):
+    model, units = AutoModelForCausalLM.from_config(TINY), []
+    assert model._fsdp_plan["model.embed_tokens"] == "free_full_weight"
+    monkeypatch.setattr("torch.distributed.fsdp.fully_shard", lambda unit, **given: units.append((unit, given)))
+    state = SimpleNamespace(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap"))
+    accelerator = SimpleNamespace(state=state, mixed_precision="no", is_main_process=True, device=torch.device("cpu"))
+    fsdp_utils.fsdp2_prepare_model(accelerator, model)
+    (given,) = (given for unit, given in units if unit is model.get_input_embeddings())
+    assert given["reshard_after_forward"]
 
 
 def test_the_norm_of_clipping_is_a_dtensor_whose_item_is_the_number(mesh):
@@ -647,13 +635,6 @@ def test_from_pretrained_gathers_in_bf16_and_sums_in_fp32_if_asked():
     assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
 
 
-def test_what_lies_on_the_host_is_not_reduced_by_a_group_for_gpus_alone(mesh):
-    group = dist.new_group(backend="cuda:gloo")  # as "nccl" is: for GPUs alone
-    with pytest.raises(RuntimeError) as failed:
-        dist.all_reduce(torch.ones(1), group=group)
-    assert raised(failed) == message_of("launching", "no_backend")
-
-
 def test_accelerate_takes_the_two_backends_that_trainer_is_given(monkeypatch):
     backend = re.search(r'`ddp_backend="([^"]*)"`', PAGE.read_text())[1]
     assert "ddp_backend" in inspect.signature(TrainingArguments).parameters
@@ -673,13 +654,7 @@ def test_the_sizes_and_names_of_deepspeeds_configuration_are_those_of_the_page()
     disk = {"device": "nvme", "nvme_path": "/local"}
     assert DeepSpeedZeroConfig(stage=3, offload_optimizer=disk).offload_optimizer.device == "nvme"
     auto = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
-    filled = inspect.getsource(HfTrainerDeepSpeedConfig)
-    assert all(f'"zero_optimization.{name}"' in filled for name in auto)
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests" / "data" / "questions_sharding.yml").read_text())
-    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
-    assert len({question["thread"] for question in questions}) >= 40
-    assert not [question for question in questions if question["section"] not in sections]
-    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in questions)
+    model = AutoModelForCausalLM.from_config(TINY)
+    filled = HfTrainerDeepSpeedConfig({"zero_optimization": {"stage": 3} | dict.fromkeys(auto, "auto")})
+    filled.trainer_config_finalize(TrainingArguments("out", use_cpu=True), model, num_training_steps=4)
+    assert all(isinstance(filled.config["zero_optimization"][name], int) for name in auto)

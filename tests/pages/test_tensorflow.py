@@ -9,16 +9,14 @@ from dataclasses import fields
 
 import pytest
 import transformers
-import yaml
 from built import ROOT
-from programs import SNIPPETS, run, shown_message, too_much_to_read
+from programs import SNIPPETS, run, shown_message
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from evidence import notebooks
 
 FOLDER = SNIPPETS / "tensorflow"
 PAGE = ROOT / "docs" / "tensorflow.md"
-QUESTIONS = yaml.safe_load((ROOT / "tests" / "data" / "questions_tensorflow.yml").read_text())
 # In one process of the old environment: each trap of the page, and what came of it.
 TRAPS = """
 import json, logging
@@ -174,10 +172,6 @@ def test_the_picture_names_the_files_that_the_programs_leave():
         assert (folder / path).exists() and path.split("/")[1] in picture
 
 
-def test_every_program_of_the_page_can_be_taken_in():
-    assert not [problem for path in sorted(FOLDER.glob("*.py")) for problem in too_much_to_read(path, 50)]
-
-
 # What looks right and loses the weights
 
 
@@ -261,10 +255,3 @@ def test_the_defaults_of_both_optimizers_are_those_of_the_page(traps):
     arguments = TrainingArguments("out")
     assert traps[1]["adam"] == [pytest.approx(1e-3), 1e-7]
     assert (arguments.learning_rate, arguments.adam_epsilon, arguments.lr_scheduler_type.value) == (5e-5, 1e-8, "linear")
-
-
-def test_fifteen_questions_of_readers_have_a_section_each():
-    sections = set(re.findall(r"\{ #([\w-]+) \}", PAGE.read_text()))
-    assert len({question["thread"] for question in QUESTIONS}) >= 15
-    assert not [question for question in QUESTIONS if question["section"] not in sections]
-    assert all(question["thread"].startswith("https://") and len(question["asks"]) > 20 for question in QUESTIONS)

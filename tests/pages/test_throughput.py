@@ -6,14 +6,14 @@ import logging
 import re
 import subprocess
 import sys
+import types
 import warnings
 
 import datasets
 import pytest
 import torch
 import trl
-import yaml
-from programs import ROOT, load, run, shown_message
+from programs import load, run, shown_message
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from torch.utils.data import DataLoader
 from transformers import (
@@ -462,13 +462,16 @@ def change_of_the_second_sequence(model):
     return (one - two).abs().max().item()
 
 
-@pytest.mark.parametrize("name, attention", [(name, how) for name in MODELS for how in HAS.get(name, ATTENTION)])
-def test_encoders_and_some_decoders_leak_although_positions_start_again(name, attention):
-    set_seed(0)
-    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # flex_attention would rather be compiled
-        change = change_of_the_second_sequence(MODELS[name](attn_implementation=attention))
-    assert change == 0 if name in ("Llama", "GPT-2") else change > 1e-4
+def test_encoders_and_some_decoders_leak_although_positions_start_again():
+    wrong = []
+    for name, attention in [(model, how) for model in MODELS for how in HAS.get(model, ATTENTION)]:
+        set_seed(0)
+        with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # flex_attention would rather be compiled
+            change = change_of_the_second_sequence(MODELS[name](attn_implementation=attention))
+        if not (change == 0 if name in ("Llama", "GPT-2") else change > 1e-4):
+            wrong.append((name, attention, change))
+    assert wrong == []
 
 
 LINEAR = dict(
@@ -553,13 +556,6 @@ def test_flash_attention_takes_an_attention_mask_first(borders, monkeypatch):
     assert masking_utils.flash_attention_mask(1, 14, 14, attention_mask=mask) is None  # without a 0 there is none
 
 
-def test_flash_attention_looks_at_positions_only_in_a_batch_of_one_row():
-    positions = flattened()["position_ids"]
-    packed = modeling_flash_attention_utils._is_packed_sequence
-    assert packed(positions, batch_size=1)
-    assert not packed(positions.expand(2, -1), batch_size=2)
-
-
 def test_sdpa_isolates_several_packed_rows_too():
     model, row = llama(), flattened()
     two = {key: value.repeat(2, 1) for key, value in row.items()}
@@ -605,7 +601,7 @@ def test_the_vocabulary_is_padded_to_a_multiple_of_64():
     assert run("throughput/pad_vocabulary.py").stdout.endswith("50304 (50304, 64)\n")
 
 
-# Trainers, Windows, questions
+# Trainers, Windows
 
 
 @pytest.mark.parametrize(
@@ -699,7 +695,12 @@ def test_the_strategies_of_sampling_and_of_packing_are_those_of_the_page():
     choices = TrainingArguments.__dataclass_fields__["train_sampling_strategy"].metadata["choices"]
     assert set(choices) == {"random", "sequential", "group_by_length", "batch_rebalance"}
     assert trl.SFTConfig.__dataclass_fields__["packing_strategy"].default == "bfd"
-    assert "train_batch_size * self.args.gradient_accumulation_steps" in inspect.getsource(Trainer._get_train_sampler)
+    arguments = TrainingArguments(
+        "out", use_cpu=True, train_sampling_strategy="group_by_length",
+        per_device_train_batch_size=2, gradient_accumulation_steps=4,
+    )  # fmt: skip
+    rows = [{"input_ids": [1] * length, "labels": [1]} for length in range(1, 20)]
+    assert Trainer(model=llama(), args=arguments, train_dataset=rows)._get_train_sampler().batch_size == 2 * 4
 
 
 # What the compiler leaves in the names, how streams are divided, how data sets are mixed
@@ -720,8 +721,9 @@ def test_the_cache_of_the_compiler_can_be_carried_as_one_file():
 def test_triton_wants_capability_7():
     from torch._inductor import exc
 
-    assert "CUDA Capability >= 7.0" in inspect.getsource(exc.GPUTooOldForTriton)
-    assert "Cannot find a working triton installation" in inspect.getsource(exc.TritonMissing)
+    old = types.SimpleNamespace(name="GTX 1080", major=6, minor=1)
+    assert "CUDA Capability >= 7.0" in str(exc.GPUTooOldForTriton(old, None))
+    assert "Cannot find a working triton installation" in str(exc.TritonMissing(None))
 
 
 @pytest.mark.parametrize(
@@ -746,32 +748,21 @@ def test_each_worker_reads_a_whole_stream_unless_it_asks_which_worker_it_is():
     assert said[2:] == [f"Stream, {workers} workers: 100 rows, 100 different ones" for workers in (0, 2)]
 
 
-def test_a_stream_of_one_shard_serves_one_worker():
+def test_a_stream_of_one_shard_serves_one_worker(monkeypatch):
     stream = datasets.Dataset.from_dict({"x": range(16)}).to_iterable_dataset(num_shards=1)
     served = set()
     for row in torch.utils.data.DataLoader(stream.map(lambda row: {"worker": worker()}), num_workers=2, batch_size=None):
         served.add(int(row["worker"]))
     assert served == {0}
-    assert "dataloader workers: {worker_info.num_workers} (max is dataset.num_shards=" in inspect.getsource(
-        datasets.iterable_dataset
-    )
+    said = []
+    monkeypatch.setattr(datasets.iterable_dataset.logger, "warning", said.append)
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: types.SimpleNamespace(id=0, num_workers=2))
+    assert len(list(stream)) == 16 and "dataloader workers: 2 (max is dataset.num_shards=1)" in said[0]
     assert callable(datasets.IterableDataset.reshard)
 
 
 def worker():
     return torch.utils.data.get_worker_info().id
-
-
-def anchors(page):
-    return set(re.findall(r"\{ #([\w-]+) \}", (ROOT / "docs" / f"{page}.md").read_text()))
-
-
-def test_forty_questions_of_readers_have_a_section_each():
-    questions = yaml.safe_load((ROOT / "tests/data/questions_throughput.yml").read_text())
-    assert len({question["url"] for question in questions}) >= 40
-    for question in questions:
-        page, _, section = question["answer"].partition("#")
-        assert section in anchors(page), question
 
 
 @pytest.mark.parametrize(("buffer", "whole"), [(100, False), (1, True)])

@@ -1,4 +1,4 @@
-"""A figure typed by hand is found, in digits and in words; conditions, names and cited figures pass."""
+"""A figure typed by hand is found; conditions, names and cited figures pass."""
 
 import pytest
 
@@ -48,35 +48,6 @@ def test_a_figure_in_digits_is_found(text, figure):
 
 
 @pytest.mark.parametrize(
-    ("text", "figure"),
-    [
-        ("It needs four times the memory.", "four times the memory"),
-        ("It is ten times\nfaster.", "ten times faster"),
-        ("It is twice as fast.", "twice as fast"),
-        ("It needs half the memory.", "half the memory"),
-        ("It takes a third of the time.", "a third of the time"),
-        ("It takes two-thirds of the peak.", "two-thirds of the peak"),
-        ("It needs a third less memory.", "a third less"),
-        ("It lowers the peak by half.", "by half"),
-        ("It cuts the time of a step in half.", "cuts the time of a step in half"),
-        ("It halves the peak memory.", "halves the peak memory"),
-        ("Doubling the throughput is easy.", "Doubling the throughput"),
-        ("The gain is threefold.", "threefold"),
-        ("A ten-fold gain.", "ten-fold"),
-        ("It saves twenty percent.", "twenty percent"),
-        ("It frees twelve gigabytes.", "twelve gigabytes"),
-        ("It takes ten minutes.", "takes ten minutes"),
-        ("It is an order of magnitude slower.", "an order of magnitude"),
-        ("Two orders of magnitude apart.", "Two orders of magnitude"),
-        ("It is faster by a factor of three.", "factor of three"),
-        ("It is hundreds of times slower.", "hundreds of times slower"),
-    ],
-)
-def test_a_figure_in_words_is_found(text, figure):
-    assert [found for _, found in figures.typed(text)] == [figure]
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "A batch of 4 x 512 tokens, 32 × 512 tokens, or 1,024 of 4x512.",
@@ -96,9 +67,6 @@ def test_a_figure_in_words_is_found(text, figure):
         "Learning rate 5e-5, 0.9 and 0.999.",
         "Over 1 Gbit/s, 400 Gb/s and 2.5 Gbit/s Ethernet, in 16 bits, with 4-bit weights.",
         "A model of ten times the size, half as many bytes, and 3 times in a row.",
-        "Double the batch, halve the micro-batch, with twice the layers and a second GPU.",
-        "A time-out of five seconds, rows of four bytes, and twenty steps.",
-        "It shrinks by a tenth per step, and passes a hundred percent.",
         "Its cost is $6ND$ by arithmetic.",
     ],
 )
@@ -107,8 +75,8 @@ def test_what_is_no_figure_of_a_result_passes(text):
 
 
 def test_a_figure_is_found_at_its_line_and_across_a_line_break():
-    text = "First line.\nThe step of this model takes 12\nGiB, and is twice as\nfast.\n\nIt takes 7 s."
-    assert list(figures.typed(text)) == [(1, "12 GiB"), (2, "twice as fast"), (5, "7 s")]
+    text = "First line.\nThe step of this model takes 12\nGiB.\n\nIt takes 7 s."
+    assert list(figures.typed(text)) == [(1, "12 GiB"), (4, "7 s")]
 
 
 @pytest.mark.parametrize("before", ["| ` | a |\n|---|---|", "Text ` of\ntwo lines"])
@@ -116,60 +84,14 @@ def test_an_open_quotation_of_code_hides_no_figure_in_a_row_of_a_table(before):
     assert list(figures.typed(f"{before}\n| 12 GiB | b |\n| ` | c |")) == [(2, "12 GiB")]
 
 
-@pytest.mark.parametrize(
-    ("comment", "figure"),
-    [
-        ("2.3x faster", "2.3x"),
-        ("about 3x", "3x"),
-        ("twice as fast", "twice as fast"),
-        ("saves 40 % of the memory", "40 %"),
-        ("takes 3.2 s", "3.2 s"),
-        ("the peak is 12 GiB", "12 GiB"),
-        ("threefold", "threefold"),
-    ],
-)
-def test_a_result_in_a_comment_is_found(comment, figure):
-    assert list(figures.typed_in_comment(comment)) == [figure]
-
-
-@pytest.mark.parametrize(
-    "comment", ["1 GiB", "10 % of the steps or more", "the default is 30 minutes", "4 x 512 tokens"]
-)
-def test_a_setting_in_a_comment_passes(comment):
-    assert list(figures.typed_in_comment(comment)) == []
+def test_a_ratio_in_a_comment_is_found_and_a_setting_passes():
+    found = {"2.3x faster": ["2.3x"], "about 3x": ["3x"], "1 GiB": [], "10 % of the steps or more": [], "4 x 512 tokens": []}
+    assert {comment: figures.typed_in_comment(comment) for comment in found} == found
 
 
 def test_comments_are_read_and_strings_are_not():
     assert list(figures.comments('x = "# 2x faster"  # 3x faster\n', ".py")) == [(1, "3x faster")]
     assert list(figures.comments("#!/bin/sh\nrun  # 3x faster\necho '2#3'\n", ".sh")) == [(2, "3x faster")]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "figure"),
-    [
-        ("Checkpointing makes a step 2.3x cheaper", "2.3x"),
-        ("Checkpointing saves 40 % of the peak", "40 %"),
-        ("The peak of a step falls to 12 GiB", "12 GiB"),
-        ("A step with it is twice as fast", "twice as fast"),
-        ("Peak memory of a step: 12.5 GiB", "12.5 GiB"),
-    ],
-)
-def test_a_result_in_a_claims_own_sentence_is_found(sentence, figure):
-    assert list(figures.typed_in_claim(sentence)) == [figure]
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Speed of a step of 32 x 512 tokens against one of 4 x 512",
-        "fp32 weights and two moments, by arithmetic: 4 + 8 bytes per parameter",
-        "The computation of that step on an A100 at 40 % of its peak",
-        "Time of a rank that waits with a time-out of 5 s",
-        "Bandwidth of two processes at 1 TFLOP/s over 1 Gbit/s",
-    ],
-)
-def test_a_condition_in_a_claims_own_sentence_passes(sentence):
-    assert list(figures.typed_in_claim(sentence)) == []
 
 
 def test_a_figure_on_a_page_is_named_with_its_fix(problems_of):
@@ -193,8 +115,8 @@ def test_a_figure_in_the_words_of_a_chart_is_named(repository, key):
 
 
 def test_a_figure_in_the_comment_of_a_snippet_is_named(repository):
-    line = repository.edit(repository.snippet, "print('step')", "print('step')  # halves the memory")
+    line = repository.edit(repository.snippet, "print('step')", "print('step')  # 2x faster")
     (problem,) = repository.page_problems()
     assert problem.startswith(
-        f"{repository.snippet}:{line}: a figure typed by hand in a comment: halves the memory. Fix: "
+        f"{repository.snippet}:{line}: a figure typed by hand in a comment: 2x. Fix: "
     )

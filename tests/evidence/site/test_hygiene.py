@@ -75,15 +75,6 @@ def test_what_only_speaks_of_secrets_passes(problems_of, text):
         ("In /Users" + "/jane.", "a path of one machine: /Users" + "/jane"),
         ("In C:\\" + "Users\\jane.", "a path of one machine: C:\\" + "Users\\jane"),
         ("In /tmp/" + "tmpab12cd.", "a path of one machine: /tmp/" + "tmpab12cd"),
-        ("<" * 7 + " HEAD", "a mark of a merge: " + "<" * 7 + " HEAD"),
-        ("=" * 7, "a mark of a merge: " + "=" * 7),
-        (">" * 7 + " 1234abc", "a mark of a merge: " + ">" * 7 + " 1234abc"),
-        ("TO" + "DO: measure this.", "a note to oneself: TO" + "DO"),
-        ("# FIX" + "ME later", "a note to oneself: FIX" + "ME"),
-        ("A section on TPUs, coming" + " soon.", "a note to oneself: coming" + " soon"),
-        ("The rest is to be" + " written.", "a note to oneself: to be" + " written"),
-        ("The quanti" + "sed model.", "British spelling: quanti" + "sed"),
-        ("Detoken" + "iser", "British spelling: Detoken" + "iser"),
         ("Its col" + "our.", "misspelt: col" + "our"),
         ("It recieves" + " gradients.", "misspelt: recieves"),  # codespell:ignore
     ],
@@ -99,9 +90,6 @@ def test_what_must_be_in_no_file_is_named(problems_of, text, what):
     [
         "Clone git@github.com:a/b.git, write to you@example.org, and take a@b or x @ y.",
         "In /home/user/data, ~/work, $HOME, /tmp/out, C:\\data, https://example.org/root/x and /usr/lib.",
-        "==== and <<<<<< and a table\n======\n",
-        "A hackathon, todo lists, method, Tbd1 and XXL.",
-        "Otherwise, a precise promise: a concise exercise, layerwise, raised noise, and a disguise.",
         "The optimizer tokenizes in color.",
     ],
 )
@@ -115,7 +103,7 @@ def test_a_run_may_not_leave_a_path_in_an_executed_notebook(problems_of):
 
 
 def test_what_others_wrote_keeps_its_spelling_and_names(problems_of):
-    assert problems_of("Its col" + "our, by jane" + "@company.com, TO" + "DO", "tests/axe-core/README.md") == []
+    assert problems_of("Its col" + "our, by jane" + "@company.com", "tests/axe-core/README.md") == []
 
 
 def test_a_large_file_is_named_unless_it_is_listed(problems_of, monkeypatch):

@@ -1,6 +1,5 @@
 """A lock that does not hold what its source asks for is named at the line that asks."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -71,17 +70,3 @@ def test_a_missing_lock_and_no_source_at_all_fail(problems_of):
     ]
     (problem,) = locks.check(folder=Path("none"))
     assert str(problem).startswith("none: there is no list of requirements")
-
-
-def test_a_lock_of_node_made_from_another_source_is_named(problems_of):
-    problems_of("ruff\n")
-    folder = Path("requirements/lighthouse")
-    folder.mkdir()
-    (folder / "package.json").write_text(json.dumps({"dependencies": {"lighthouse": "13.0.0"}}))
-    (folder / "package-lock.json").write_text(
-        json.dumps({"packages": {"": {"dependencies": {"lighthouse": "12.0.0"}}}})
-    )
-    (problem,) = locks.check()
-    assert str(problem).startswith(
-        "requirements/lighthouse/package-lock.json: it was not made from package.json. Fix: "
-    )

@@ -39,7 +39,7 @@ def problems_of(tmp_path, monkeypatch):
         ("See [it](CONTRIBUTNG.md).", 2, "there is no CONTRIBUTNG.md (did you mean CONTRIBUTING.md?)"),
         ("See [it](docs/page.md#prt).", 2, "docs/page.md has no section #prt (did you mean part?)"),
         ("See [it](CONTRIBUTING.md#how).", 2, "CONTRIBUTING.md has no section #how (did you mean how-to?)"),
-        ("A step takes half the time.", 2, "a figure typed by hand: half the time"),
+        ("It is 2.3x faster.", 2, "a figure typed by hand: 2.3x"),
     ],
 )
 def test_what_is_not_there_is_named(problems_of, text, line, what):

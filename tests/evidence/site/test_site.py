@@ -196,6 +196,11 @@ def wrong_with(page, popover):
     if kind == "cited" and re.search(r"torch \d", text):
         yield "versions of ours, which have no part in what others measured"
     links = [link["href"] for link in popover.select("a") if "//" not in link["href"]]
+    if re.search(r"read \d{4}-\d\d-\d\d", text):  # a row of a file: no run made it
+        elsewhere = [link["href"] for link in popover.select("a") if "//" in link["href"]]
+        if links or len(elsewhere) != 2 or not elsewhere[0].endswith(f"results/{notebook}/cited.yml"):
+            yield f"a row of others leads to {links + elsewhere}"
+        return
     cells = [target(page, link) for link in links if not link.endswith((".json", "your-model/"))]
     made_here = f"claim-{name}" in ids(f"notebooks/{notebook}/")
     if not made_here or cells != [(built.site() / f"notebooks/{notebook}/index.html", f"claim-{name}")]:

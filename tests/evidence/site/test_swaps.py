@@ -1,0 +1,40 @@
+"""Two claims of a table that were exchanged are named; a table whose claims stand where they belong passes."""
+
+from pathlib import Path
+
+from evidence.records import Record
+from evidence.site import prose, swaps
+
+CLAIMS = {
+    "checkpointing-memory": "Peak memory with activation checkpointing against one without",
+    "bf16-memory": "Peak memory in bf16 against fp32",
+    "compile-memory": "Peak memory of a compiled step against an eager one",
+}
+FOUND = {"tiny": [Record(Path("results/tiny/exact.json"), {"claims": {name: {"sentence": words} for name, words in CLAIMS.items()}})]}
+TABLE = """\
+| Method | Speed | Memory |
+|---|---|---|
+| Checkpointing | slower | [[tiny:{}]] |
+| bf16 | faster | [[tiny:{}]] |
+| `torch.compile` | faster | [[tiny:{}]] |
+"""
+
+
+def problems_of(*names):
+    (block,) = prose.blocks(TABLE.format(*names))
+    return [str(problem) for problem in swaps.check("docs/a.md", block, FOUND)]
+
+
+def test_claims_in_their_own_rows_pass():
+    assert problems_of(*CLAIMS) == []
+
+
+def test_exchanged_claims_are_named_with_both_lines():
+    assert problems_of("bf16-memory", "checkpointing-memory", "compile-memory") == [
+        "docs/a.md:3: [[tiny:bf16-memory]] and [[tiny:checkpointing-memory]] in line 4 fit each other's row better than their own. "
+        "Fix: exchange them, or say in each row what its claim is about"
+    ]
+
+
+def test_a_claim_that_stands_twice_or_is_unknown_is_no_exchange():
+    assert problems_of("bf16-memory", "bf16-memory", "gone") == []
