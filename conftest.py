@@ -1,5 +1,6 @@
 """For tests and for notebooks run as tests: this checkout's package, one folder that the workers share, and no model hub."""
 
+import json
 import os
 import sys
 import tempfile
@@ -27,6 +28,19 @@ def pytest_collection_modifyitems(config, items):
         if missing or not found:
             what = f"no test was collected from the notebooks {sorted(missing)}: is nbval installed and switched on?"
             raise pytest.UsageError(what)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py)."""
+    seconds = {}
+    for report in (report for kept in terminalreporter.stats.values() for report in kept if isinstance(report, pytest.TestReport)):
+        file = report.nodeid.split("::")[0]
+        seconds[file] = seconds.get(file, 0) + report.duration
+    if seconds:
+        (ROOT / "out").mkdir(exist_ok=True)
+        slowest_first = sorted(seconds.items(), key=lambda entry: -entry[1])
+        text = json.dumps({file: round(took, 1) for file, took in slowest_first}, indent=0)
+        (ROOT / "out" / "test_seconds.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)

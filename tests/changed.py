@@ -1,13 +1,16 @@
 """Which tests a change can touch: what `make test CHANGED=origin/main` runs.
 
     python tests/changed.py origin/main     a test file in each line, of what differs from that commit; "tests" where it may be any, or without a commit
+    python tests/changed.py origin/main --shard 2/4     of these the second of four parts that take about as long
 
 A test file answers to a changed file if it imports it, through whichever modules, if it names it, or if it reads the whole site that the
 file is a part of. What this does not know, such as a lock or the Makefile, may touch every test. Everything runs each night, and by
 `make test` alone.
 """
 
+import argparse
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +23,9 @@ ALL = ["tests"]
 OF_SITE = ("docs/", "theme/", "snippets/", "notebooks/", "results/", "mkdocs.yml", "redirects.yml", "addresses.txt", "evidence/site/")
 ANY = ("conftest.py", "tests/conftest.py", "tests/programs.py", "tests/changed.py")
 NAMED = ("README.md", "CONTRIBUTING.md")  # by the tests that read them
-NO_TEST = ("LICENSE", ".gitignore")
+SECONDS = ROOT / "tests" / "seconds.json"  # what each file took on two cores: a run leaves today's in out/test_seconds.json
+NEW = 30.0  # seconds of a file that it lacks
+NO_TEST = ("tests/seconds.json", "LICENSE", ".gitignore")
 
 
 @cache
@@ -151,13 +156,35 @@ def differing(commit: str) -> list[str]:
     return (done.stdout + new.stdout).splitlines()
 
 
-def main(asked: list[str]) -> None:
-    if not asked:
-        return print("\n".join(ALL))
-    if not (changed := differing(asked[0])):
-        sys.exit(f"CHANGED={asked[0]}: nothing differs from it. Fix: name the commit that your work started from, as in make test CHANGED=origin/main")
-    print("\n".join(answering_to(changed)))
+def shard(tests: list[str], number: int, of: int) -> list[str]:
+    """The files of one part: each in turn, the slowest first, goes to the part that takes least so far."""
+    files = [test.as_posix() for test in files_of_tests()] if tests == ALL else tests
+    seconds = json.loads(SECONDS.read_text(encoding="utf-8"))
+    taken, parts = [0.0] * of, [[] for _ in range(of)]  # type: tuple[list[float], list[list[str]]]
+    for file in sorted(files, key=lambda file: (-seconds.get(file, NEW), file)):
+        least = taken.index(min(taken))
+        taken[least] += seconds.get(file, NEW)
+        parts[least].append(file)
+    return sorted(parts[number - 1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Prints the test files that a change can touch.")
+    parser.add_argument("commit", nargs="?", default="", help="such as origin/main; all tests without one")
+    parser.add_argument("--shard", default="", help="such as 2/4")
+    asked = parser.parse_args()
+    tests = ALL
+    if asked.commit:
+        if not (changed := differing(asked.commit)):
+            sys.exit(f"CHANGED={asked.commit}: nothing differs from it. Fix: name the commit that your work started from, as in make test CHANGED=origin/main")
+        tests = answering_to(changed)
+    if asked.shard:
+        part = re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", asked.shard)
+        if not part or int(part[1]) > int(part[2]):
+            sys.exit(f"SHARD={asked.shard}: no part of a whole. Fix: write the second of four as SHARD=2/4")
+        tests = shard(tests, int(part[1]), int(part[2]))
+    print("\n".join(tests))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,5 +1,6 @@
 """`make test CHANGED=origin/main` runs the tests that a change can touch, and all where that is not known."""
 
+import json
 import subprocess
 import sys
 
@@ -45,6 +46,24 @@ def test_every_test_answers_to_some_file_beside_itself():
     tracked = subprocess.run(["git", "ls-files"], cwd=changed.ROOT, capture_output=True, text=True, check=True).stdout.split()
     reached = {test for file in tracked for test in changed.touched(file) or () if test != file}
     assert {test.as_posix() for test in changed.files_of_tests()} <= reached
+
+
+def test_the_parts_of_a_run_hold_each_file_once_and_take_about_as_long():
+    parts = [changed.shard(["tests"], number, 4) for number in (1, 2, 3, 4)]
+    assert sorted(sum(parts, [])) == [test.as_posix() for test in changed.files_of_tests()]
+    seconds = json.loads(changed.SECONDS.read_text())
+    took = [sum(seconds.get(file, changed.NEW) for file in part) for part in parts]
+    assert max(took) - min(took) <= max(seconds.values())
+
+
+def test_no_file_that_is_gone_has_seconds():
+    assert set(json.loads(changed.SECONDS.read_text())) <= {test.as_posix() for test in changed.files_of_tests()}
+
+
+@pytest.mark.parametrize("part", ["5/4", "0/4", "2", "a/b"])
+def test_a_part_that_is_none_is_named_with_the_right_form(part):
+    done = subprocess.run([sys.executable, changed.__file__, "--shard", part], capture_output=True, text=True)
+    assert done.returncode == 1 and f"SHARD={part}" in done.stderr and "SHARD=2/4" in done.stderr
 
 
 def test_a_commit_that_is_not_there_is_named():

@@ -23,7 +23,7 @@ from evidence.notebooks import project
 from evidence.records import RESULTS
 from evidence.site import assets, notebook_pages, planner, redirects, search_index
 from evidence.site.context import machines, predicted_for, stored
-from evidence.site.twins import COLORS, Twins
+from evidence.site.llms_txt import COLORS, Twins
 
 # What a page may load: files of the site, and the style of the theme that stands in a page, named by its hash.
 POLICY = (

@@ -10,7 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 from built import ROOT, console, host, parsed, site, site_pages, source_of, tab
 
-from evidence.site import pages, twins
+from evidence.site import llms_txt, pages
 from evidence.site.browser import DESKTOP, PHONE, violations
 
 every_page = pytest.mark.parametrize("page", site_pages(), ids=lambda page: page or "overview")
@@ -56,12 +56,16 @@ def test_a_twin_word_for_word():
         'rises."></svg></figure><div id="claim-x" class="claim-source" popover><p>Popover</p></div>'
     )
     known = {"https://x/b/": "b.md"}
-    assert twins.markdown(html, "https://x/a/", "https://x/", known) == (
+    assert llms_txt.markdown(html, "https://x/a/", "https://x/", known) == (
         "# A page\n\n"
         "It takes 12.5\u00a0GiB (traced), at 2.3x (measured on X) the speed; see [b](https://x/b.md#c), [above](#a).\n\n"
         '**Whole**\n\n```python\nx_a = "*"\n```\n\n'
         "| A |\n| --- |\n| 1 |\n\n**Memory**\n\nIt rises.\n"
     )
+
+
+def test_words_of_a_record_that_read_as_a_link_are_none_in_the_twin():
+    assert llms_txt.markdown("<p>[here](https://x.org)</p>", "https://x/a/") == "[here]\\(https://x.org)\n"
 
 
 def test_llms_txt_lists_every_page_with_what_it_says_and_llms_full_holds_them_all():
