@@ -76,7 +76,7 @@ def messages(guide):
 
 def regions(path):
     """(name, what is written behind the mark of its start, text) of each region of a file."""
-    pattern = r"^--8<-- \[start:(\w+)\] *(.*)\n((?:.*\n)*?)--8<-- \[end:\1\]$"
+    pattern = r"^--8<-- \[start:([\w-]+)\] *(.*)\n((?:.*\n)*?)--8<-- \[end:\1\]$"
     return re.findall(pattern, path.read_text(encoding="utf-8"), re.M)
 
 

@@ -110,8 +110,19 @@
     list.dataset.query = query // for whoever waits for the answer
   }
 
+  // Other scripts of a page ask for the sections of a text, the best first.
+  const others = [] // {query, answer}
+  let other // whose query the worker has
+  form.ask = query => new Promise(answer => { others.push({ query, answer }); ask() })
+
   const ask = () => {
     if (!ready || asked !== undefined) return // the answer that is under way asks again
+    if (others.length) {
+      other = others.shift()
+      asked = other.query
+      worker.postMessage({ type: 2, data: asked })
+      return
+    }
     const query = box.value
     if (!/[\p{L}\p{N}]/u.test(query)) {
       list.replaceChildren()
@@ -126,9 +137,12 @@
   worker.addEventListener("message", ({ data }) => {
     if (data.type === 1) ready = true
     else if (data.type === 3) {
-      const query = asked
-      asked = undefined
-      if (query === box.value) return show(query, { ...data.data, words: data.words, instead: data.instead })
+      const query = asked, whose = other
+      asked = other = undefined
+      if (whose) {
+        const found = guidesFirst(data.data.items.map(group => [...group].sort((a, b) => b.score - a.score)))
+        whose.answer(found.map(group => sections.get(group[0].location)).map(({ location, title }) => ({ location, title: plain(title), page: plain(sections.get(pageOf(location)).title) })))
+      } else if (query === box.value) return show(query, { ...data.data, words: data.words, instead: data.instead })
     }
     ask()
   })

@@ -61,10 +61,12 @@
   const open = document.getElementById("__search"), query = document.forms.search.elements.query
   const box = query.closest(".md-search"), script = document.getElementById("search-script")
   let loading
+  const load = () => loading ??= document.head.appendChild(Object.assign(document.createElement("script"), { src: script.src }))
   const search = () => {
     open.checked = true
-    loading ??= document.head.appendChild(Object.assign(document.createElement("script"), { src: script.src }))
+    load()
   }
+  document.forms.search.load = load // for the paste box of Debugging
   const close = () => {
     open.checked = false
     const button = document.querySelector("[data-toggles=__search]");

@@ -135,7 +135,7 @@ def _claim(path, line, written, found, used):
         find(found, exact[1], exact[2])
         used.add((exact[1], exact[2]))
     except LookupError as error:
-        fix = "take a name of the ledger, or add the claim to the notebook and record it"
+        fix = f"take a name of the ledger, add the claim to the notebook and record it, or a row to results/{exact[1]}/cited.yml"
         yield Problem(path, f"unknown figure {written}: {error}", fix, line)
 
 

@@ -37,6 +37,8 @@ def _include(path, number, name, region, snippets, included):
     if region and not (f"--8<-- [start:{region}]" in text and f"--8<-- [end:{region}]" in text):
         regions = [other for other in START.findall(text) if other != region]
         what = f"snippet {name} has no region {region}{nearest(region, regions)}"
+        if f"--8<-- [start:{region}]" in text:
+            what = f"region {region} of snippet {name} begins and has no end"
         fix = f"mark it in {file.as_posix()} with --8<-- [start:{region}] and --8<-- [end:{region}]"
         yield Problem(path, what, fix, number)
 

@@ -7,6 +7,7 @@ table of the site, this finds 166 of 171, and nothing in the tables as they are.
 
 import re
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations
 
 from ..problems import Problem
@@ -38,7 +39,7 @@ def _table(path, rows, found):
 
     def fit(number, sentence):
         """How well a row goes with a claim: the words that both have, of which one that fewer rows have counts more."""
-        return sum(1 / seen[word] for word in labels[number] & sentence if seen[word] < len(labels))
+        return sum(Fraction(1, seen[word]) for word in labels[number] & sentence if seen[word] < len(labels))  # exact: a set has no order
 
     for column in zip(*(line.strip().strip("|").split("|") for _, line in rows)):
         claims = [(number, match) for (number, _), cell in zip(rows, column) if (match := CLAIM.search(cell))]

@@ -46,14 +46,16 @@ def test_a_row_that_no_page_shows_is_named(rows, repository):
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("value: 1.8", "value: fast", "paper-speed: the value is 'fast', which is no number"),
-        ("unit: x", "unit: xs", "paper-speed: no unit 'xs'"),
+        ("value: 1.8", "value: 1,800", "paper-speed: the value is '1,800', which is no number. Fix: write a number without a comma"),
+        ("unit: x", "unit: Watt", "paper-speed: there is no unit 'Watt'. Fix: take one of: bytes, kB,"),
         ("unit: x", "color: x", "('color' was unexpected)"),
         ("  read: 2026-11-20\n", "", "'read' is a required property"),
-        ("read: 2026-11-20", "read: last week", "paper-speed: read: 'last week' does not match"),
-        ("https://example.org/paper", "javascript:alert(1)", "paper-speed: source: 'javascript:alert(1)' does not match"),
-        ("on an A100", "on an <b>A100</b>", "paper-speed: sentence: "),
+        ("read: 2026-11-20", "read: 20.11.2026", "paper-speed: read: '20.11.2026' is none. Fix: write the day on which you read it"),
+        ("read: 2026-11-20", "read: 2099-01-01", "paper-speed: read: 2099-01-01 is to come"),
+        ("https://example.org/paper", "http://example.org", "paper-speed: source: 'http://example.org' is none. Fix: write the address with https://"),
+        ("on an A100", "on an <b>A100</b>", "does not match"),
         ("paper-speed", "step-speed", "step-speed is the name of a claim of the notebook"),
+        ("# Of others.\n", ROW, "paper-speed stands twice, in line 2 too"),
         ("value: 1.8", "value: 1.8: 2", "not YAML"),
     ],
 )

@@ -15,7 +15,7 @@ def test_a_sound_page_has_no_problem(repository):
 def test_an_unknown_claim_gets_the_nearest_name(problems_of):
     assert problems_of("Text.\n\nIt takes [[tiny:peak-memry]].") == [
         "3: unknown figure [[tiny:peak-memry]]: no claim 'peak-memry' in the records of tiny (did you mean peak-memory?). "
-        "Fix: take a name of the ledger, or add the claim to the notebook and record it"
+        "Fix: take a name of the ledger, add the claim to the notebook and record it, or a row to results/tiny/cited.yml"
     ]
 
 

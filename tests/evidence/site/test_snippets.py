@@ -46,7 +46,7 @@ def test_a_region_that_is_gone_gets_the_nearest_name(repository):
 def test_a_region_without_an_end_is_refused(repository):
     repository.edit(repository.snippet, "# --8<-- [end:step]\n", "")
     (problem,) = repository.page_problems()
-    assert "snippet guide/step.py has no region step. Fix" in problem
+    assert "region step of snippet guide/step.py begins and has no end. Fix" in problem
 
 
 def test_a_snippet_that_no_page_includes_is_named(repository):

@@ -1,0 +1,104 @@
+// The paste box of Debugging: finds the errors in a log, asks the search for each, and shows what the section says to do first.
+// Nothing of the log leaves the page.
+{
+  const form = document.getElementById("paste"), box = form.elements.log, answer = document.getElementById("paste-found")
+  const search = document.forms.search
+  const root = new URL(`${JSON.parse(document.getElementById("__config").textContent).base.replace(/\/$/, "")}/`, location)
+  const MOST = 3 // errors shown
+  const READ = 500_000 // letters of a log, from its end
+  const WIDE = 1000 // letters of a line
+  const BELOW = 2 // lines of an error that follow its first
+  const PARTS = 3 // paragraphs shown of a section
+
+  // How the line of an error begins in Python, or what C++, the shell and the kernel say instead.
+  const RANK = /^\s*(?:\[rank ?\d+\]:\s?|\[\d+\]:\s?|\(\w+ pid=\d+\)\s?)/
+  const RAISED = /^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Failure)\b(?::|$)/
+  const SAID = /\b(?:error|assertion .*failed|fatal|failed|killed|aborted|segmentation fault|out of memory|timed? ?out|SIG[A-Z]{3,})\b/i
+  const WARNED = /\w*Warning: /
+  const SAYS_NOTHING = /ChildFailedError|CalledProcessError|^\s*(?:Traceback|During handling|The above exception)/ // what failed stands elsewhere
+  // Frames and their code, bars of progress, losses, lines with a date.
+  const NOISE = /^\s*File "|^\s{4,}\S|%\|.*[|\]]|^\s*\{'\w+': |^\[?\d{4}-\d\d-\d\d/
+
+  const make = (name, properties, ...children) => {
+    const element = Object.assign(document.createElement(name), properties)
+    element.append(...children)
+    return element
+  }
+
+  // The different errors of a log, the first first: the others often follow from it.
+  const errors = log => {
+    const lines = log.slice(-READ).split("\n").map(line => line.slice(0, WIDE).replace(RANK, "")).filter(line => line.trim())
+    const telling = lines.filter(line => !NOISE.test(line))
+    if (lines.length <= BELOW + 1 || !telling.length) return [(telling.length ? telling : lines).slice(-BELOW - 1).join(" ")]
+    const starts = pattern => lines.flatMap((line, number) => pattern.test(line) && !SAYS_NOTHING.test(line) && !NOISE.test(line) ? [number] : [])
+    const whole = number => { // with what belongs to it in the lines below
+      const below = lines.slice(number + 1, number + 1 + BELOW)
+      const end = below.findIndex(line => [NOISE, RAISED, WARNED, SAYS_NOTHING].some(pattern => pattern.test(line)))
+      return [lines[number], ...(end < 0 ? below : below.slice(0, end))].join(" ")
+    }
+    const found = [RAISED, SAID].map(starts).find(some => some.length)?.map(whole) ?? [telling.filter(line => !WARNED.test(line)).slice(-BELOW - 1).join(" ")]
+    const texts = found.filter(Boolean).length ? found : starts(WARNED).map(whole)
+    const alike = text => text.replace(/\d+/g, "0").slice(0, 80)
+    return texts.filter((text, number) => texts.findIndex(other => alike(other) === alike(text)) === number).slice(0, MOST)
+  }
+
+  const sections = async text => {
+    const script = search.load() // by assets/shell.js; assets/find.js then answers
+    if (!search.ask) await new Promise((resolve, reject) => { script.addEventListener("load", resolve); script.addEventListener("error", () => reject(Error("the search"))) })
+    return search.ask(text.slice(0, 2000))
+  }
+
+  const pages = new Map()
+  const page = address => {
+    if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(response => response.text()))
+    return pages.get(address)
+  }
+
+  // What a section says after this message, or first where it shows another one, up to its first program.
+  const advice = async (location, text) => {
+    const [address, anchor] = location.split("#")
+    const found = new DOMParser().parseFromString(await page(address), "text/html").getElementById(anchor ?? "")
+    const parts = []
+    for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(part)
+    const begin = part => part.textContent.replace(/\d+/g, "0").replace(/\s+/g, " ").trim().slice(0, 40)
+    const message = parts.findIndex(part => part.matches(".language-text") && begin({ textContent: text.slice(text.indexOf(part.textContent.trim().slice(0, 10))) }) === begin(part))
+    const shown = []
+    for (const part of parts.slice(message + 1)) {
+      if (shown.length === PARTS) break
+      if (!part.matches("p, ul, ol, div:has(> table), .highlight:not(.language-text)")) continue
+      part.querySelectorAll("button.claim").forEach(button => button.replaceWith(button.textContent))
+      part.querySelectorAll("button").forEach(button => button.remove())
+      part.querySelectorAll("[id]").forEach(inner => inner.removeAttribute("id"))
+      part.querySelectorAll("a[href]").forEach(link => { link.href = new URL(link.getAttribute("href"), new URL(address, root)) })
+      shown.push(document.importNode(part, true))
+      if (part.matches(".highlight")) break
+    }
+    return shown
+  }
+
+  const entry = async text => {
+    const [best, ...others] = await sections(text)
+    if (!best) return make("section", {}, make("p", {}, make("code", { textContent: text.slice(0, 160) })), make("p", { textContent: "No section has these words." }))
+    const link = section => make("a", { href: new URL(section.location, root), textContent: section.page === section.title ? section.title : `${section.page}: ${section.title}` })
+    const more = others.slice(0, 2).flatMap(section => [" · ", link(section)])
+    return make("section", {},
+      make("p", { className: "paste-said" }, make("code", { textContent: text.slice(0, 160) })),
+      make("p", { className: "paste-title" }, link(best)), ...await advice(best.location, text),
+      ...(more.length ? [make("p", { className: "paste-more" }, "If that is not it: ", ...more.slice(1))] : []))
+  }
+
+  let asked = 0, waiting
+  const look = async () => {
+    const mine = ++asked, log = box.value
+    let parts = []
+    try {
+      if (log.trim()) parts = await Promise.all(errors(log).map(entry))
+    } catch (error) {
+      parts = [make("p", { textContent: `It could not be looked up: ${error.message}. Load the page again.` })]
+    }
+    if (mine === asked) answer.replaceChildren(...parts)
+  }
+  form.addEventListener("submit", event => event.preventDefault())
+  box.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 200) })
+  if (box.value) look() // what the browser kept
+}
