@@ -70,7 +70,7 @@ def _claim(path, name, row, line):
         raise Problem(path, f"{name}: {what}", FIXES.get(field, FIX), line)
     if row["read"] > datetime.date.today().isoformat():
         raise Problem(path, f"{name}: read: {row['read']} is to come", FIXES["read"], line)
-    claim = {"kind": "cited", "unit": ""} | row
+    claim = {"kind": "cited"} | row
     if claim["unit"] not in schema.UNITS:
         raise Problem(path, f"{name}: there is no unit {claim['unit']!r}", FIXES["unit"], line)
     if wrong := schema.wrong_claim(claim):

@@ -109,7 +109,7 @@ CITED = {
     "type": "object",
     "propertyNames": _NAME,
     "additionalProperties": _closed(
-        ["sentence", "value", "source", "read"],
+        ["sentence", "value", "unit", "source", "read"],
         {
             "sentence": _text(300, least=10),
             "value": _number(-1e18, 1e18),

@@ -79,6 +79,14 @@ def test_record_uses_the_python_it_is_given_without_a_virtual_environment():
     assert planned.strip() == "python3 -m evidence record one_gpu"
 
 
+def test_the_tests_say_first_what_they_miss_and_the_gpu_gets_the_time_that_one_gives():
+    planned = make("--dry-run", "test").stdout.splitlines()
+    commands = [line for line in planned if "-m evidence" in line or "-m pytest" in line]
+    assert "evidence.ready" in commands[0]
+    planned = make("--dry-run", "gpu", "SECONDS=5", "PATIENCE=4", PYTHON="python3").stdout
+    assert "--seconds 5 --patience 4" in planned
+
+
 # macOS brings GNU Make 3.81, the last under its old license, and the tools of BSD.
 NEWER_THAN_MAKE_3_81 = {
     "!=": r"^[\w-]+\s*!=",

@@ -1,5 +1,6 @@
 """What the project's automation on GitHub may do, and that GitHub understands it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -149,6 +150,19 @@ def test_only_a_run_that_reports_its_outcome_goes_on_after_a_failed_step():
         going_on = {step.get("id") for step in job.get("steps", []) if step.get("continue-on-error")}
         last = str(job.get("steps", [{}])[-1])
         assert all(f"steps.{step}.outcome" in last for step in going_on), f"{place}: nothing asks how {going_on} ended"
+
+
+def test_a_run_on_a_gpu_is_green_only_where_all_that_it_did_held(tmp_path):
+    steps = yaml.safe_load((ROOT / ".github/workflows/notebooks-gpu.yml").read_text())["jobs"]["notebooks"]["steps"]
+    last, outcomes = steps[-1], dict.fromkeys(steps[-1]["env"], "success")
+    for failed in (None, *outcomes):
+        environment = os.environ | outcomes | ({failed: "failure"} if failed else {})
+        done = subprocess.run(["bash", "-e", "-c", last["run"]], env=environment, capture_output=True)
+        assert (done.returncode == 0) == (failed is None), failed
+    driver = next(step["run"] for step in steps if "torch.cuda.is_available" in step.get("run", ""))
+    (tmp_path / "torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    done = subprocess.run(["bash", "-e", "-c", driver], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode and "torch sees no GPU" in done.stderr
 
 
 def test_what_is_published_is_the_folder_that_the_build_fills():

@@ -1,4 +1,4 @@
-"""Two claims of one table that stand in each other's rows.
+"""Two claims of one table or list that stand in each other's rows.
 
 No text of a table says what is right, but each claim has a sentence of its own. Where the words of two rows fit the claims of one column
 better the other way round, they have probably been exchanged. Of two claims of neighboring rows exchanged on purpose, in each
@@ -18,22 +18,31 @@ EMPTY_WORDS = {
     "an", "the", "of", "in", "on", "at", "to", "and", "or", "with", "without", "against", "by", "for", "from", "as", "is", "are",
     "that", "this", "than", "it", "its",
 }  # fmt: skip
+ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 STEM = 5  # letters, so that `compiling` meets `compiled`
 HEAD = 2  # rows of a table: the header and the line below it
 
 
 def check(path, block, found):
-    """The Problems of the tables in a block of prose."""
-    rows = []
+    """The Problems of the tables and lists in a block of prose."""
+    rows, items = [], []
     for number, line in enumerate([*block.lines, ""], block.line):
         if line.lstrip().startswith("|"):
             rows.append((number, line))
         else:
-            yield from _table(path, rows[HEAD:], found)
+            yield from _exchanged(path, rows[HEAD:], found)
             rows = []
+        if ITEM.match(line):
+            items.append((number, line.replace("|", " ")))
+        elif items and line.strip() and line.startswith(" "):
+            items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}".replace("|", " "))
+        elif line.strip() or not line:
+            yield from _exchanged(path, items, found)
+            items = []
 
 
-def _table(path, rows, found):
+def _exchanged(path, rows, found):
+    """rows: [(number, text)] of a table, or of a list, which has one column."""
     labels = {number: _words(CLAIM.sub(" ", line)) for number, line in rows}
     seen = Counter(word for words in labels.values() for word in words)
 

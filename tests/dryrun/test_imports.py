@@ -1,6 +1,9 @@
 """The modules of dryrun import one way: who reads one of them need not know those that use it."""
 
 import ast
+import re
+import sys
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -65,3 +68,14 @@ def test_no_module_loads_numpy():
     """A prediction is of numbers; columns of them, which `fitting` has, need it."""
     for name in MODULES:
         assert "numpy" not in set(loads(name)), name
+
+
+def test_what_dryrun_imports_is_what_its_package_asks_for():
+    asked = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]["optional-dependencies"]["trace"]
+    brought = {"torch": {"torch", "numpy"}, "transformers": {"transformers", "numpy"}}  # by each of them
+    known = set().union(*(brought[re.match(r"[\w-]+", one)[0]] for one in asked))
+    nodes = [node for path in FOLDER.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"fitting"}  # which is asked for before it is imported
+    assert others == known

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import communication, timing
+from dryrun import communication, ranking, timing
 from dryrun.answer import answer
 from dryrun.device_memory import states
 from dryrun.hardware import bytes_per_second
@@ -242,6 +242,16 @@ def test_who_trains_adapters_is_said_of_the_right_one():
     first = next(iter(full.values()))
     assert first.trains == "all"
     assert full["QLoRA x DDP"].verdict == f"trains adapters alone, and {first.strategy} all weights"
+
+
+@pytest.mark.parametrize("part, words", [("communication", "waits longer for what GPUs send"), ("bandwidth", "moves more memory"),
+                                         ("mathematics", "computes more"), ("launches", "launches more and smaller kernels")])  # fmt: skip
+def test_a_slower_strategy_is_said_to_lose_by_what_takes_more_of_its_time(part, words):
+    first = next(option for option in named("llama2-7b", length=2048).values() if option.fits)
+    parts = first.prediction.parts
+    slower = replace(first, prediction=replace(first.prediction, seconds=3 * first.seconds, parts=parts | {part: parts.get(part, 0) + 2 * first.seconds}))
+    _, judged = ranking.judged([first, slower])
+    assert judged.verdict.startswith("3.00x slower: ") and words in judged.verdict
 
 
 def test_a_step_that_nobody_published_has_no_band():

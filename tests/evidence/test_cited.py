@@ -48,7 +48,8 @@ def test_a_row_that_no_page_shows_is_named(rows, repository):
     [
         ("value: 1.8", "value: 1,800", "paper-speed: the value is '1,800', which is no number. Fix: write a number without a comma"),
         ("unit: x", "unit: Watt", "paper-speed: there is no unit 'Watt'. Fix: take one of: bytes, kB,"),
-        ("unit: x", "color: x", "('color' was unexpected)"),
+        ("unit: x", "unit: x\n  color: red", "('color' was unexpected)"),
+        ("  unit: x\n", "", "'unit' is a required property"),
         ("  read: 2026-11-20\n", "", "'read' is a required property"),
         ("read: 2026-11-20", "read: 20.11.2026", "paper-speed: read: '20.11.2026' is none. Fix: write the day on which you read it"),
         ("read: 2026-11-20", "read: 2099-01-01", "paper-speed: read: 2099-01-01 is to come"),

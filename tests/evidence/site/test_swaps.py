@@ -41,6 +41,13 @@ def test_exchanged_claims_are_named_with_both_lines():
     ]
 
 
+def test_exchanged_claims_of_a_list_are_named():
+    text = "- Checkpointing takes [[tiny:bf16-memory]]\n  of the peak.\n- With bf16 it is [[tiny:checkpointing-memory]].\n"
+    (block,) = prose.blocks(text)
+    (problem,) = swaps.check("docs/a.md", block, FOUND)
+    assert str(problem).startswith("docs/a.md:1: [[tiny:bf16-memory]] and [[tiny:checkpointing-memory]] in line 3")
+
+
 def test_a_claim_that_stands_twice_or_is_unknown_is_no_exchange():
     assert problems_of("bf16-memory", "bf16-memory", "gone") == []
 
