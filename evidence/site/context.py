@@ -65,8 +65,9 @@ class Context:
         return f"{self.root}results/{record.notebook}/{record.path.name}"
 
     def code_url(self, record, name):
-        """The line of a claim in the notebook's script, at the commit that brought the record; None where git has none."""
-        found = self.codes.get(record.path.resolve())
+        """The line of a claim in the notebook's script, at the commit that brought the record; None where git has none, and for the figures
+        of others, which no code made."""
+        found = None if cited.is_cited(record) else self.codes.get(record.path.resolve())
         if not found:
             return None
         line = found.line_of(name)
