@@ -77,9 +77,8 @@ def test_what_is_pasted_is_shown_as_text_and_sent_nowhere(box):
 def test_nonsense_is_answered_in_words(box, words):
     """A hundred thousand times, in one line or in many."""
     box("KeyError: 'nothing'")
-    box.page.evaluate(
-        "text => { const log = document.getElementById('paste-log'); log.value = text; log.dispatchEvent(new InputEvent('input')) }", words * 100_000
-    )
+    put = "text => { const log = document.getElementById('paste-log'); log.value = text; log.dispatchEvent(new InputEvent('input')) }"
+    box.page.evaluate(put, words * 100_000)
     box.page.locator("#paste-found", has_not_text="KeyError").wait_for(timeout=60_000)
     assert box.page.locator("#paste-found").inner_text().strip()
-    box.page.evaluate("document.getElementById('paste-log').value = ''")
+    box.page.evaluate(put, "")
