@@ -23,6 +23,7 @@ import pytest
         ("tests/pages/test_servers.py", ["pages/test_servers.py"], ["pages/test_optimizers.py"]),
         ("tests/pages/ranks/sharding.py", ["pages/test_sharding.py"], ["dryrun/test_timing.py"]),
         ("CONTRIBUTING.md", ["pages/test_contribute.py"], ["test_exact.py"]),
+        ("tests/seconds.json", ["test_changed.py"], ["test_exact.py"]),
         ("evidence/contributed.py", ["pages/test_contribute.py", "evidence/test_contributed.py"], ["dryrun/test_timing.py"]),
         (".github/workflows/check.yml", ["test_workflows.py"], ["test_exact.py"]),
     ],
@@ -57,6 +58,7 @@ def test_the_parts_of_a_run_hold_each_file_once_and_take_about_as_long():
 
 
 def test_no_file_that_is_gone_has_seconds():
+    """tests/seconds.json"""
     assert set(json.loads(changed.SECONDS.read_text())) <= {test.as_posix() for test in changed.files_of_tests()}
 
 

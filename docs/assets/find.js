@@ -111,9 +111,13 @@
   }
 
   // Other scripts of a page ask for the sections of a text, the best first.
-  const others = [] // {query, answer}
-  let other // whose query the worker has
-  form.ask = query => new Promise(answer => { others.push({ query, answer }); ask() })
+  const others = [] // {query, answer, fail}
+  let other, failed // whose query the worker has; why there is no index
+  form.ask = query => new Promise((answer, fail) => {
+    if (failed) return fail(failed)
+    others.push({ query, answer, fail })
+    ask()
+  })
 
   const ask = () => {
     if (!ready || asked !== undefined) return // the answer that is under way asks again
@@ -185,5 +189,9 @@
     putBack(index)
     for (const section of index.docs) sections.set(section.location, section)
     worker.postMessage({ type: 0, data: { config: index.config, docs: index.docs, common: index.common, options: { suggest: false } } })
-  }).catch(() => { status.textContent = "The search could not be loaded" })
+  }).catch(() => {
+    status.textContent = "The search could not be loaded"
+    failed = Error("the search could not be loaded")
+    others.splice(0).forEach(({ fail }) => fail(failed))
+  })
 }

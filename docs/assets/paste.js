@@ -16,8 +16,8 @@
   const SAID = /\b(?:error|assertion .*failed|fatal|failed|killed|aborted|segmentation fault|out of memory|timed? ?out|SIG[A-Z]{3,})\b/i
   const WARNED = /\w*Warning: /
   const SAYS_NOTHING = /ChildFailedError|CalledProcessError|^\s*(?:Traceback|During handling|The above exception)/ // what failed stands elsewhere
-  // Frames and their code, bars of progress, losses, lines with a date.
-  const NOISE = /^\s*File "|^\s{4,}\S|%\|.*[|\]]|^\s*\{'\w+': |^\[?\d{4}-\d\d-\d\d/
+  const FRAME = /^\s*File "/, CODE = /^\s{4,}\S/ // of a traceback: code stands below its frame
+  const NOISE = /%\|.*[|\]]|^\s*\{'\w+': |^\[?\d{4}-\d\d-\d\d/ // bars of progress, losses, lines with a date
 
   const make = (name, properties, ...children) => {
     const element = Object.assign(document.createElement(name), properties)
@@ -27,13 +27,18 @@
 
   // The different errors of a log, the first first: the others often follow from it.
   const errors = log => {
-    const lines = log.slice(-READ).split("\n").map(line => line.slice(0, WIDE).replace(RANK, "")).filter(line => line.trim())
-    const telling = lines.filter(line => !NOISE.test(line))
-    if (lines.length <= BELOW + 1 || !telling.length) return [(telling.length ? telling : lines).slice(-BELOW - 1).join(" ")]
-    const starts = pattern => lines.flatMap((line, number) => pattern.test(line) && !SAYS_NOTHING.test(line) && !NOISE.test(line) ? [number] : [])
+    const all = log.slice(-READ).split("\n").map(line => line.slice(0, WIDE).replace(RANK, "")).filter(line => line.trim())
+    let framed = false
+    const lines = all.map(line => { // "" for what says nothing of an error, and ends one
+      framed = FRAME.test(line) || framed && CODE.test(line)
+      return framed || NOISE.test(line) ? "" : line
+    })
+    const telling = lines.filter(Boolean)
+    if (all.length <= BELOW + 1 || !telling.length) return [(telling.length ? telling : all).slice(-BELOW - 1).join(" ")]
+    const starts = pattern => lines.flatMap((line, number) => pattern.test(line) && !SAYS_NOTHING.test(line) ? [number] : [])
     const whole = number => { // with what belongs to it in the lines below
       const below = lines.slice(number + 1, number + 1 + BELOW)
-      const end = below.findIndex(line => [NOISE, RAISED, WARNED, SAYS_NOTHING].some(pattern => pattern.test(line)))
+      const end = below.findIndex(line => !line || [RAISED, WARNED, SAYS_NOTHING].some(pattern => pattern.test(line)))
       return [lines[number], ...(end < 0 ? below : below.slice(0, end))].join(" ")
     }
     const found = [RAISED, SAID].map(starts).find(some => some.length)?.map(whole) ?? [telling.filter(line => !WARNED.test(line)).slice(-BELOW - 1).join(" ")]

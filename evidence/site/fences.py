@@ -128,6 +128,7 @@ def _ledger_row(context, notebook, name, pages):
     claim = rows[0][1]
     return {
         "name": name,
+        # ledger.js reads the names of notebook and claim from the link
         "cell": f"{context.repository}/tree/main/results/{notebook}/#claim-{name}" if "read" in claim else context.notebook_url(notebook, f"claim-{name}"),
         "sentence": claim["sentence"],
         "shown": [_ledger_value(entry) for _, entry in rows],
