@@ -31,12 +31,16 @@ def _answer_first(notebook, figure):
     first, *_ = cells = notebook.cells
     question = re.match(r"# .+\n+(?:.+\n?)+", first.source)
     sections = [found for cell in cells if cell.cell_type == "markdown" if (found := re.search(OUTCOME, cell.source, re.M | re.S))]
-    if not (question and sections):
+    if not question:
         return
-    heading, text = sections[-1].groups()
-    said = "\n".join(f"- {sentence}" for sentence in outcome(text))
-    whole = f"[All of what came out](#{re.sub(r'[^a-z]+', '-', heading.lower())})"
-    answer = f'<div class="nb-answer" markdown="1">\n<div markdown="1">\n\n{said}\n\n{whole}\n\n</div>\n{_first_picture(cells, figure)}\n</div>'
+    answer = _first_picture(cells, figure)
+    if not sections:  # a recipe: what comes out is its reader's
+        answer = f"{answer}\n*From the run of this page: a small model on a CPU.*"
+    else:
+        heading, text = sections[-1].groups()
+        said = "\n".join(f"- {sentence}" for sentence in outcome(text))
+        whole = f"[All of what came out](#{re.sub(r'[^a-z]+', '-', heading.lower())})"
+        answer = f'<div class="nb-answer" markdown="1">\n<div markdown="1">\n\n{said}\n\n{whole}\n\n</div>\n{answer}\n</div>'
     first.source = f"{question[0].strip()}\n\n{answer}\n\n{first.source[question.end() :]}"
 
 

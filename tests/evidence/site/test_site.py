@@ -278,6 +278,13 @@ def test_a_notebook_page_answers_its_question_before_it_tells_how():
         assert page.select_one(f"article h2{whole}").get_text().startswith("What came out"), name
 
 
+def test_a_recipe_shows_a_picture_of_its_run_before_it_tells_how():
+    for name in sorted(path.parent.relative_to(built.site()).as_posix() for path in built.site().glob("notebooks/recipes/*/index.html")):
+        picture = built.parsed(f"{name}/").select_one("article img")
+        assert picture and not picture.find_previous(class_="nb-output") and not picture.find_previous("h2"), name
+        assert "on a CPU" in picture.find_next("em").get_text(), name
+
+
 # Nothing runs that the page does not name
 
 
