@@ -39,7 +39,7 @@ def _include(path, number, name, region, snippets, included):
         what = f"snippet {name} has no region {region}{nearest(region, regions)}"
         if f"--8<-- [start:{region}]" in text:
             what = f"region {region} of snippet {name} begins and has no end"
-        fix = f"mark it in {file.as_posix()} with --8<-- [start:{region}] and --8<-- [end:{region}]"
+        fix = f"correct the name, or mark it in {file.as_posix()} with --8<-- [start:{region}] and --8<-- [end:{region}]"
         yield Problem(path, what, fix, number)
 
 

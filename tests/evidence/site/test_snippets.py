@@ -39,7 +39,7 @@ def test_a_region_that_is_gone_gets_the_nearest_name(repository):
     line = repository.page.read_text().split("--8<--")[0].count("\n") + 1
     assert repository.page_problems() == [
         f"{repository.page}:{line}: snippet guide/step.py has no region step (did you mean steps?). "
-        "Fix: mark it in snippets/guide/step.py with --8<-- [start:step] and --8<-- [end:step]"
+        "Fix: correct the name, or mark it in snippets/guide/step.py with --8<-- [start:step] and --8<-- [end:step]"
     ]
 
 
