@@ -189,7 +189,8 @@ def spellings(word):
 
 def known(asked):
     """Those of these words that occur in an installed package, in Python itself, or in this repository's own code."""
-    own = [ROOT / name for name in ("snippets", "notebooks", "evidence", "dryrun", "Makefile", "conftest.py")]
+    names = ("snippets", "notebooks", "evidence", "dryrun", "Makefile", "conftest.py", "tests/programs.py")
+    own = [ROOT / name for name in names]
     installed = [sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"]]
     apart = [path.parent for path in Path(sys.prefix).glob("*/stamp")]  # packages with an environment of their own
     kinds = [f"--include=*.{kind}" for kind in ("py", "pyi", "so", "so.*", "json", "sh", "yaml", "txt", "sbatch")]
