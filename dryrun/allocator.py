@@ -27,20 +27,24 @@ class OutOfMemory(RuntimeError):
 class Block:
     """A part of a segment."""
 
-    __slots__ = ("address", "after", "before", "free", "size", "small")
+    __slots__ = ("address", "after", "asked", "before", "free", "size", "small")
 
     def __init__(self, address: int, size: int, small: bool) -> None:
         self.address, self.size, self.small, self.free = address, size, small, False
+        self.asked = 0
         self.before: Block | None = None
         self.after: Block | None = None
 
 
 class Allocator:
-    """`reserved` bytes now, and `most` that were. limit: bytes that the GPU has for it; None has no end."""
+    """`reserved` bytes now, and `most` that were. limit: bytes that the GPU has for it; None has no end.
+
+    most_asked: the most that blocks were asked for at once. It does not depend on where they lie, so no smaller limit can do.
+    """
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
-        self.reserved = self.most = self.allocated = self.most_allocated = 0
+        self.reserved = self.most = self.allocated = self.most_allocated = self.asked = self.most_asked = 0
         self._pools: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])  # free blocks, small and large: (size, address)
         self._blocks: dict[int, Block] = {}  # free ones by address
         self._next = 0  # address of the next segment
@@ -60,6 +64,9 @@ class Allocator:
                 block.after.before = rest
             block.after, block.size = rest, size
             self._put(rest)
+        block.asked = size
+        self.asked += size
+        self.most_asked = max(self.most_asked, self.asked)
         self.allocated += block.size
         self.most_allocated = max(self.most_allocated, self.allocated)
         return block
@@ -67,6 +74,7 @@ class Allocator:
     def give(self, block: Block) -> None:
         """Frees a block."""
         self.allocated -= block.size
+        self.asked -= block.asked
         for other in (block.before, block.after):
             if other and other.free:
                 self._take_out(other)

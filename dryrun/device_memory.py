@@ -199,16 +199,20 @@ def replayed(traced: Traced, workload: Workload, setting: Setting, constants: di
     unmade = frozenset((2 * logits, 4 * logits) if workload.fused_loss else ())
     held = round(here["parameters"]) if setting.reference else 0
     limit = int(_usable(setting) - constants["context"] * GiB - held - beside) if setting.gpu.bytes else None
-    found = _replayed(storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting), limit)
-    return Peak(found.allocated + held, found.reserved + held)
+    job = (storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting))
+    found = _replayed(*job)
+    if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
+        found = _replayed(*job, limit)
+    return Peak(*(size + held for size in found))
 
 
 @lru_cache(maxsize=64)
 def _replayed(
-    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, limit: int | None
+    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, limit: int | None = None
 ) -> Peak:
-    job = {"accumulation": accumulation, "factors": dict(factors), "unmade": unmade, "workspace": workspace}
-    return replay(storages, **job, limit=limit) or replay(storages, **job)  # type: ignore[arg-type, return-value]
+    """With a limit that is too small: as without one."""
+    found = replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade, workspace=workspace, limit=limit)
+    return found or _replayed(storages, accumulation, factors, unmade, workspace)
 
 
 def _usable(setting: Setting) -> float:

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import math
 import sys
+from functools import cache
 from typing import NoReturn
 
 from . import hardware
@@ -47,6 +48,7 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
+@cache
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of all commands but those with parsers of their own."""
     parser = _Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -18,10 +18,11 @@ TRAINED = "trained"  # a key of the factors
 
 
 class Peak(NamedTuple):
-    """Bytes at the highest."""
+    """Bytes at the highest. A GPU with `reserved` bytes or more takes these steps the same way; one with fewer than `asked`, not at all."""
 
     allocated: int
     reserved: int
+    asked: int
 
 
 def replay(
@@ -80,7 +81,7 @@ class _Job:
             self._events(step, end, forward + self.storages.events[forward:step].count(MADE))
             for storage in [storage for storage in self.held if storage >= forward]:
                 self._free(storage)
-        return Peak(self.allocator.most_allocated, self.allocator.most)
+        return Peak(self.allocator.most_allocated, self.allocator.most, self.allocator.most_asked)
 
     def _events(self, start: int, end: int, born: int, summed: bool = False) -> None:
         """summed: gradients are added to those that are there."""
