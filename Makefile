@@ -58,6 +58,7 @@ serve: $(SITE) $(PYODIDE) ## build the site and serve it with live reload
 site: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 site: $(SITE) $(PYODIDE) ## build the site into site/
 	@$(BIN)/python -m mkdocs build --strict
+	@$(BIN)/python -m evidence answers site
 
 check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style (seconds)
 	@$(BIN)/ruff check --quiet .

@@ -69,7 +69,7 @@ def choices() -> dict[str, list[Any]]:
 
 def _refused(error: Exception, arguments: list[str]) -> dict[str, str]:
     if "torch is not installed" in str(error):
-        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command below answers it"}
+        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command answers it"}
     return {"error": str(error)}
 
 
@@ -109,6 +109,9 @@ def _served(found: inference.Served) -> dict[str, Any]:
         "low": each and found.generation.batch / each.high,
         "high": each and found.generation.batch / each.low,
         "bound": each and each.bound,
+        "seconds_to_first_token": found.prefill.seconds if each else None,
+        "users": found.users,
+        "longest": found.longest,
     }
 
 

@@ -1,4 +1,4 @@
-"""Command line: check, pair, addresses, exact, recipes, record, verify, add, summary, port, audit. `make` calls it; `python -m evidence --help` lists it."""
+"""Command line: check, pair, addresses, exact, recipes, record, verify, add, summary, answers, port, audit. `make` calls it; `python -m evidence --help` lists it."""
 
 import argparse
 import json
@@ -41,6 +41,9 @@ def main(arguments=None):
         "summary", help="as Markdown: the records that differ from a commit, and the pages they change"
     )
     command.add_argument("commit", help="such as origin/main")
+    command = commands.add_parser("answers", help="dryrun's answers as JSON by address, into a built site (a minute)")
+    command.add_argument("site", type=Path, help="the folder of the site")
+    command.add_argument("models", nargs="*", help="names; all with a profile by default")
     commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
     command = commands.add_parser(
         "audit", help="the built site in a browser, page by page: weight, hosts, axe, Lighthouse"
@@ -59,6 +62,7 @@ def main(arguments=None):
             "verify": verify,
             "add": add,
             "summary": summary,
+            "answers": write_answers,
             "port": port,
             "audit": audit,
         }
@@ -158,6 +162,12 @@ def add(asked):
 
 def summary(asked):
     _say(contributions.summary(asked.commit))
+
+
+def write_answers(asked):
+    from .site import answers
+
+    answers.write(asked.site, asked.models, _say)
 
 
 def _each(run, asked, say=None):

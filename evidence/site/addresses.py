@@ -4,8 +4,11 @@ Links from elsewhere lead to them, and no other check hears of those. `add` appe
 goes by hand, and who takes it out accepts that such links break.
 """
 
+import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from ..notebooks import project
 from ..problems import Problem, nearest, read_text
 from ..records import write_atomically
 from . import redirects
@@ -13,6 +16,12 @@ from .links import ANCHOR, anchors_of
 
 FILE, DOCS = Path("addresses.txt"), redirects.DOCS
 HEAD = "# Every page and section, since links from elsewhere lead there. `make addresses` adds new ones.\n"
+
+
+def of_site():
+    """Where the site stands: SITE_URL, or the pages of the repository that pyproject.toml names."""
+    owner, name = urlsplit(project()["urls"]["Repository"]).path.strip("/").split("/")[:2]
+    return (os.environ.get("SITE_URL") or f"https://{owner}.github.io/{name}").rstrip("/") + "/"
 
 
 def present(docs=DOCS):

@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 from evidence import recipes
 from evidence.notebooks import project
 from evidence.records import RESULTS
-from evidence.site import assets, notebook_pages, planner, redirects, search_index
+from evidence.site import addresses, assets, notebook_pages, planner, redirects, search_index
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.llms_txt import COLORS, Twins
 
@@ -66,9 +66,8 @@ def on_config(config):
     owner, name = urlsplit(repository).path.strip("/").split("/")[:2]
     config.repo_url, config.repo_name, config.edit_uri = repository, name, "edit/main/docs/"
     # `mkdocs serve` has set its own already
-    config.site_url = os.environ.get("SITE_URL", config.site_url or f"https://{owner}.github.io/{name}/")
-    if config.site_url and not config.site_url.endswith("/"):
-        config.site_url += "/"
+    if os.environ.get("SITE_URL") or not config.site_url:
+        config.site_url = addresses.of_site()
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
     config.extra["release"] = project()["version"]
     config.extra["machines"] = machines(stored(RESULTS)[0])

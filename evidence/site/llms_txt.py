@@ -43,7 +43,8 @@ class Twins:
         lists = [f"## {title}\n\n" + "\n".join(map(self._entry, sources)) for title, sources in sections(nav)]
         head = (
             f"# {name}\n\n> {description}\n\nEvery page is there as Markdown too: the same address, ending in .md.\n\n"
-            f"Figures for a model and GPUs of one's own: ask, and do not estimate. [When and how]({self.address}SKILL.md)."
+            f"Figures for a model and GPUs of one's own: ask, and do not estimate. [When and how]({self.address}SKILL.md). "
+            f"Without a shell: [common questions as JSON]({self.address}answers/index.json), {self.address}answers/MODEL/GPU.json."
         )
         _write(Path(site, "SKILL.md"), SKILL.read_text(encoding="utf-8"))
         _write(Path(site, "llms.txt"), "\n\n".join([head, *lists]) + "\n")

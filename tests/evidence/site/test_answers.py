@@ -1,0 +1,71 @@
+"""Answers as JSON by address: they are the command's, as the schema says, and the index leads to each."""
+
+import json
+import shlex
+
+import jsonschema
+import pytest
+
+from dryrun import web
+from evidence.site import addresses, answers
+
+MODELS = ("qwen3-8b", "bert-large-cls")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder, said = tmp_path_factory.mktemp("site"), []
+    answers.write(folder, MODELS, said.append)
+    assert said == ["answers: 1 of 2 models", "answers: 2 of 2 models"]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(site):
+    return json.loads((site / "answers" / "index.json").read_text())
+
+
+def read(site, address):
+    return json.loads((site / address.removeprefix(addresses.of_site())).read_text())
+
+
+def test_the_index_leads_to_a_file_for_each_model_and_gpu_and_each_is_as_the_schema_says(site, index):
+    schema = read(site, index["schema"])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    pairs = [(model["name"], gpu["name"]) for model in index["models"] for gpu in index["gpus"]]
+    assert len(pairs) == len(list(site.glob("answers/*/*.json")))
+    for model, gpu in pairs:
+        found = read(site, index["address"].format(model=model, gpu=gpu))
+        validator.validate(found)
+        assert (found["model"], found["gpu"]) == (model, gpu)
+
+
+@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-sxm5", "t4"])
+def test_each_answer_is_what_its_command_prints(site, index, gpu):
+    for one in read(site, index["address"].format(model="qwen3-8b", gpu=gpu))["answers"]:
+        found = web.ask(shlex.split(one["command"])[1:])
+        assert one["verdict"] == found["verdict"]
+        assert [one["expected_gib"], one["high_gib"]] == pytest.approx([found["expected_gib"], found["high_gib"]], rel=1e-3)
+        speed = found.get("speed", found)
+        if speed is None:
+            assert one["tokens_per_second"] is None
+        else:
+            assert one["tokens_per_second"] == pytest.approx(speed["tokens_per_second"], rel=1e-3)
+            assert one["low"] < one["tokens_per_second"] < one["high"]
+
+
+def test_what_a_model_cannot_do_is_refused_once_and_says_why(site, index):
+    found = read(site, index["address"].format(model="bert-large-cls", gpu="l4"))["answers"]
+    refused = [one for one in found if "error" in one]
+    assert {one["error"] for one in refused} == {
+        "bert-large-cls: BertForSequenceClassification generates no text, and that is what is asked here"
+    }
+    assert len(refused) == len(answers.FORMATS)
+
+
+def test_a_field_that_the_schema_does_not_know_is_found(site, index):
+    found = read(site, index["address"].format(model="qwen3-8b", gpu="l4"))
+    found["answers"][0]["tokens_per_hour"] = 1.0
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found, read(site, index["schema"]))
