@@ -194,4 +194,4 @@ class TestPort:
 def test_an_unknown_command_lists_the_known(capsys, arguments):
     with pytest.raises(SystemExit):
         main(arguments)
-    assert "{check,exact,recipes,pair,addresses,record,verify,add,summary,port,audit}" in capsys.readouterr().err
+    assert "{check,exact,recipes,pair,addresses,record,verify,add,summary,answers,port,audit}" in capsys.readouterr().err

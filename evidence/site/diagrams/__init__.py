@@ -6,11 +6,13 @@ A schedule is computed, never drawn by hand: tests/evidence/site/test_diagrams.p
 from ...problems import nearest
 from . import (
     accumulation,
+    batching,
     buckets,
     fsdp,
     hang,
     packing,
     pipeline,
+    ranks,
     ring,
     roofline,
     strategy,
@@ -22,6 +24,8 @@ from .svg import timeline
 __all__ = ["draw", "known", "timeline"]
 DIAGRAMS = {
     "accumulation": accumulation.diagram,
+    "batch-continuous": batching.continuous_diagram,
+    "batch-fixed": batching.fixed_diagram,
     "buckets": buckets.diagram,
     "fsdp": fsdp.diagram,
     "hang": hang.diagram,
@@ -29,6 +33,7 @@ DIAGRAMS = {
     "padded": packing.padded_diagram,
     "pipeline-1f1b": pipeline.one_forward_one_backward_diagram,
     "pipeline-gpipe": pipeline.gpipe_diagram,
+    "ranks": ranks.diagram,
     "ring": ring.diagram,
     "roofline": roofline.diagram,
     "strategy": strategy.diagram,

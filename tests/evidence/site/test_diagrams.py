@@ -1,6 +1,8 @@
 """Diagrams: drawn twice, said in words, in the page's colors; and each schedule is the one that the library runs."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,20 +11,25 @@ from accelerate import infer_auto_device_map
 from bs4 import BeautifulSoup
 from built import ROOT
 from small_site import block, render
+from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.generation.continuous_batching.requests import RequestState
+from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
 from dryrun.hardware import accelerator
 from evidence.site import diagrams
 from evidence.site.diagrams import (
     accumulation,
+    batching,
     fsdp,
     packing,
     pipeline,
+    ranks,
     ring,
     roofline,
     strategy,
@@ -358,3 +365,80 @@ def test_the_strategies_of_the_tree_come_in_the_order_of_the_guide():
     said = " ".join(answers(strategy.TREE))
     for name in (*names, "pipeline", "offload", "LoRA", "ensor parallelism"):
         assert name in said and name in questions
+
+
+# Batches and ranks
+
+
+class RoomyCache:
+    """What the scheduler of transformers asks of a cache, and that has room for all."""
+
+    use_prefix_sharing, max_blocks_per_request, max_decode_fast_path_length, read_cache_limit = False, 0, 0, None
+    pool = SimpleNamespace(try_to_free_sectors=lambda: None)
+
+    def compute_free_capacity(self):
+        return 1.0
+
+    def can_store_request_tokens(self, state, tokens):
+        return True
+
+    def count_new_complete_blocks(self, state, tokens):
+        return 0
+
+    def free_blocks(self, name):
+        pass
+
+
+def test_continuous_batching_is_drawn_as_the_scheduler_of_transformers_schedules_it():
+    scheduler = FIFOScheduler(RoomyCache(), 0.0, batching.BATCH)
+    for name, (prompt, answer) in batching.REQUESTS.items():
+        scheduler.add_waiting_request(RequestState(name, [0] * prompt, max_new_tokens=answer))
+    passes = []
+    while scheduler.has_pending_requests():
+        scheduled, *_ = scheduler.schedule_batch(batching.BUDGET, 1_000_000)
+        passes.append({future.state.request_id: future.query_length for future in scheduled})
+        for future in scheduled:
+            if future.has_new_token and future.state.update_and_check_completion(0, None):
+                scheduler.finish_request(future.state.request_id)
+    assert passes == batching.continuous()
+
+
+@pytest.mark.parametrize("passes", [batching.fixed(), batching.continuous()])
+def test_every_request_reads_its_prompt_and_writes_its_answer_once(passes):
+    for name, blocks in batching.lanes(passes).items():
+        prompt, answer = batching.REQUESTS[name]
+        assert sum(int(tokens) for *_, tokens, kind in blocks if kind == batching.PROMPT) == prompt
+        assert sum(kind == batching.ANSWER for *_, kind in blocks) == answer - 1  # the pass that ends a prompt gives the first
+
+
+def test_a_fixed_batch_ends_with_its_longest_answer_as_generate_does():
+    """generate with random weights, which writes no end: a row ends by a stopping criterion of its own."""
+    first = [batching.REQUESTS[name][1] for name in list(batching.REQUESTS)[: batching.BATCH]]
+    shape = dict(vocab_size=16, hidden_size=32, intermediate_size=64, num_attention_heads=2, num_hidden_layers=1)
+    model = LlamaForCausalLM(LlamaConfig(**shape, eos_token_id=None, bos_token_id=None, pad_token_id=0)).eval()
+    calls = []
+    model.model.register_forward_pre_hook(lambda *_: calls.append(1))
+
+    def done(ids, scores, **_):
+        return torch.tensor([ids.shape[1] - 4 >= answer for answer in first])
+
+    model.generate(torch.ones(batching.BATCH, 4, dtype=int), max_new_tokens=50, do_sample=False, stopping_criteria=[done])
+    assert len(calls) == max(first) == [set(batch) for batch in batching.fixed()].count({"A", "B", "C"})
+
+
+def test_ranks_are_numbered_as_torchrun_numbers_them():
+    store, found = dist.HashStore(), {}
+
+    def node(number):
+        spec = SimpleNamespace(role="default", local_world_size=ranks.GPUS)
+        found[number] = SimpleElasticAgent._assign_worker_ranks(SimpleNamespace(), store, number, ranks.NODES, spec)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(node, reversed(range(ranks.NODES))))
+    numbered = [
+        (worker.global_rank, worker.local_rank, number, worker.world_size)
+        for number in range(ranks.NODES)
+        for worker in found[number]
+    ]
+    drawn = [(one["RANK"], one["LOCAL_RANK"], one["GROUP_RANK"], one["WORLD_SIZE"]) for one in ranks.ranks()]
+    assert numbered == drawn

@@ -1,0 +1,77 @@
+"""Six requests in a fixed batch and in continuous batching: which request has how many tokens in which forward pass."""
+
+from .svg import timeline
+
+REQUESTS = {"A": (4, 9), "B": (4, 2), "C": (4, 6), "D": (24, 4), "E": (4, 7), "F": (4, 4)}  # tokens of the prompt, and of the answer
+BATCH = 3  # requests at once
+BUDGET = 12  # tokens of a forward pass in continuous batching
+PROMPT, ANSWER, WASTED = "Reads its prompt", "Writes a token", "Is done, and computed on"
+
+
+def fixed():
+    """[{request: tokens}] of each pass: all prompts of a batch at once, then a token for each until its longest answer ends."""
+    names = list(REQUESTS)
+    passes = []
+    for first in range(0, len(names), BATCH):
+        batch = names[first : first + BATCH]
+        passes.append({name: REQUESTS[name][0] for name in batch})  # it ends with the first token of each answer
+        passes += [dict.fromkeys(batch, 1)] * (max(REQUESTS[name][1] for name in batch) - 1)
+    return passes
+
+
+def continuous():
+    """[{request: tokens}] of each pass: a token for each answer that has begun, then of prompts what the budget still takes."""
+    prompts = {name: prompt for name, (prompt, _) in REQUESTS.items()}
+    answers = {name: answer for name, (_, answer) in REQUESTS.items()}
+    passes, inside = [], []
+    while answers:
+        writing = [name for name in inside if not prompts[name]]
+        reading = [name for name in inside if prompts[name]] + [name for name in answers if name not in inside]
+        found, room = {}, BUDGET
+        for name in [*writing, *reading][:BATCH]:
+            tokens = min(room, prompts[name] or 1)
+            if tokens:
+                found[name], room = tokens, room - tokens
+        for name, tokens in found.items():
+            prompts[name] = max(0, prompts[name] - tokens)
+            if not prompts[name]:
+                answers[name] -= 1
+        answers = {name: left for name, left in answers.items() if left}
+        inside = [name for name in [*inside, *(name for name in found if name not in inside)] if name in answers]
+        passes.append(found)
+    return passes
+
+
+def lanes(passes):
+    found = {name: [] for name in REQUESTS}
+    read, written = dict.fromkeys(REQUESTS, 0), dict.fromkeys(REQUESTS, 0)
+    for number, batch in enumerate(passes):
+        for name, tokens in batch.items():
+            prompt, answer = REQUESTS[name]
+            kind = PROMPT if read[name] < prompt else ANSWER if written[name] < answer else WASTED
+            found[name].append((number, 1, str(tokens), kind))
+            read[name] += tokens if kind == PROMPT else 0
+            written[name] += read[name] == prompt
+    return found
+
+
+def fixed_diagram():
+    return timeline(
+        f"A fixed batch of {BATCH}: {len(fixed())} forward passes. The number in a block: tokens of the request in that pass",
+        "Six requests over forward passes. A, B and C are read in the first pass and stay until A, the longest, ends. B and C are done "
+        "long before, and are computed on. D, E and F begin only then.",
+        lanes(fixed()),
+        axis="forward passes",
+        ends=str(len(fixed())),
+    )
+
+
+def continuous_diagram():
+    return timeline(
+        f"Continuous batching, at most {BATCH} requests and {BUDGET} tokens in a pass: {len(continuous())} passes for the same answers",
+        "Six requests over forward passes. D enters in the pass after B has ended. Its long prompt is read in chunks, in what the tokens of the "
+        "others leave of each pass, so nobody waits for it. E and F enter as soon as C and A have ended.",
+        lanes(continuous()),
+        axis="forward passes",
+        ends=str(len(continuous())),
+    )
