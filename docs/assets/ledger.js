@@ -1,5 +1,5 @@
-// The ledger: shows the claims that the form asks for. ?page=training/one-gpu in the address fills the form, and #one_gpu-one-pair
-// leads to a claim.
+// The ledger: shows the claims that the form asks for. ?page=training/one-gpu in the address fills the form, which keeps its address,
+// and #one_gpu-one-pair leads to a claim.
 {
   const form = document.getElementById("ledger-filter")
   const folds = [...document.querySelectorAll(".fold")].map(fold => ({ fold, rows: [...fold.querySelectorAll("tbody tr")] }))
@@ -21,7 +21,10 @@
       for (let part = fold; part; part = part.tagName === "H2" ? null : part.previousElementSibling) part.hidden = !shown
     }
     document.querySelector(".contents").hidden = isFiltered // it would lead to what is hidden
-    form.querySelector("output").value = isFiltered ? `${found} claim${found === 1 ? "" : "s"}` : ""
+    form.querySelector("output").value = !isFiltered ? "" : found ? `${found} claim${found === 1 ? "" : "s"}` : "No claim: take a word or a choice away"
+    const address = new URL(location)
+    for (const [name, value] of new FormData(form)) value.trim() ? address.searchParams.set(name, value.trim()) : address.searchParams.delete(name)
+    if (address.href !== location.href) history.replaceState(history.state, "", address) // so that it can be sent
   }
   for (const { rows } of folds) for (const row of rows) {
     const link = row.querySelector("a"), [, notebook, claim] = link.href.match(/([^/]+)\/#claim-(.+)$/)

@@ -40,8 +40,7 @@ def _fence(render):
             return render(source, md.evidence)
         except Exception as error:
             first = source.strip().split("\n")[0] or language
-            fix = "correct the block; `make check` names the line"
-            raise SuperFencesException(md.evidence.problem(f"{language}: {error}", fix, first)) from error
+            raise SuperFencesException(md.evidence.problem(f"{language}: {error}", "correct the block", first)) from error
 
     return fence
 
@@ -209,7 +208,7 @@ def machines_fence(source, context):
     head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
     rows = [_machine(name, newest[name]) for name in context.machines]
     columns = _columns(head, rows)
-    return html("rows.html", kind="machines", columns=columns, rows=_cells(rows), of=None, chart=None)
+    return html("rows.html", name="Machines", kind="machines", columns=columns, rows=_cells(rows), of=None, chart=None)
 
 
 def _machine(name, record):
@@ -238,7 +237,7 @@ def _figures(context, record, table, name, keys, chart=None):
     rows = [[row[place] for place in places] for row in table["rows"]]
     columns = _columns([table["columns"][key] for key in keys], rows)
     of = _caption(context, record, table, name)
-    return html("rows.html", kind="", columns=columns, rows=_cells(rows), of=of, chart=chart)
+    return html("rows.html", name=table["title"], kind="", columns=columns, rows=_cells(rows), of=of, chart=chart)
 
 
 def _columns(headers, rows):

@@ -133,9 +133,16 @@ class ClaimPlaces(Treeprocessor):
 
 
 class Tables(Treeprocessor):
-    """A table wider than the screen scrolls in a box, without a script. The empty corner of a table heads nothing."""
+    """A table wider than the screen scrolls in a box, without a script. The empty corner of a table heads nothing. To a screen reader
+    a table has the name of its section."""
 
     def run(self, root):
+        section = ""
+        for element in root.iter():
+            if re.fullmatch(r"h[1-6]", element.tag):
+                section = " ".join("".join(element.itertext()).split())
+            elif element.tag == "table" and section:
+                element.set("aria-label", section)
         for corner in root.iter("th"):
             if not len(corner) and not (corner.text or "").strip():
                 corner.tag = "td"

@@ -154,6 +154,12 @@ def test_the_ledger_shows_what_its_form_asks_for_and_is_folded_until_then():
         assert open_folds == folds > 0, "a notebook without such a claim is still there"
         assert predicted and opened.locator("#ledger-filter output").inner_text() == f"{len(predicted)} claims"
         opened.goto(f"{host().address}evidence/ledger/?page=training/optimizers&kind=traced")
+        opened.select_option("#ledger-filter [name=kind]", "")
+        opened.fill("#ledger-filter [name=words]", "AdamW")
+        assert opened.evaluate("location.search") == "?page=training%2Foptimizers&words=AdamW", "the address is not of what is shown"
+        opened.fill("#ledger-filter [name=words]", "no claim says this")
+        assert opened.locator("#ledger-filter output").inner_text() == "No claim: take a word or a choice away"
+        opened.goto(f"{host().address}evidence/ledger/?page=training/optimizers&kind=traced")
         found = opened.evaluate(LEDGER_ROWS)
         rows = opened.locator(".ledger tbody tr")
         texts = [opened.locator(f"[id='{name}']").inner_text() for name in found[:20]]
