@@ -36,7 +36,14 @@
     select?.replaceChildren(...names.flatMap(one => [...select.options].filter(option => option.value === one)))
     show(name, chosen(name))
     if (!stored(name) && chosen(name)) store(name, chosen(name)) // who follows an address goes on with its GPU
-    document.getElementById(name)?.addEventListener("change", ({ target: { value } }) => { show(name, value); store(name, value); share(name, value) })
+    select?.addEventListener("change", () => {
+      const { value } = select
+      show(name, value)
+      store(name, value)
+      share(name, value)
+      // To who cannot see that figures all over the page have changed.
+      document.querySelector(".md-header .said").textContent = `The figures of this page are ${select.parentElement.firstElementChild.textContent.toLowerCase()} ${select.selectedOptions[0].text} now`
+    })
   }
   const again = () => {
     for (const name in choices) {

@@ -1,6 +1,7 @@
 """One choice of a machine for the claims, tables and charts of the whole site, tried with two machines in a real browser."""
 
-from built import console, tab
+import pytest
+from built import console, host, tab
 from playwright.sync_api import expect
 
 VALUES = "[...document.querySelectorAll('article button.claim')].map(button => button.innerText)"
@@ -14,6 +15,7 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     options = small_tab.locator("#machine option").all_inner_texts()
     assert options == ["NVIDIA X", "Test CPU 2 cores"]
     small_tab.select_option("#machine", "test-cpu-2core")
+    assert small_tab.locator(".said").inner_text() == "The figures of this page are measured on Test CPU 2 cores now"
     assert small_tab.evaluate(VALUES) == CPU
     shown_now = small_tab.evaluate(FIGURES)
     assert len(shown_now) == 2 and not any("30.5" in text for text in shown_now)
@@ -86,6 +88,17 @@ def test_a_switch_stands_only_on_pages_where_it_changes_something(two_machines, 
     assert switches() == [False, True]
     small_tab.goto(f"{two_machines.address}notebooks/tiny/")
     assert switches() == [False, False]
+
+
+@pytest.mark.parametrize("page, switches", [("training/one-gpu/", 2), ("inference/one-gpu/", 1), ("training/launching/", 0)])
+def test_the_parts_of_the_header_have_room_beside_each_other_on_a_narrow_phone(page, switches):
+    with tab({"width": 360, "height": 700}) as opened:
+        opened.goto(f"{host().address}{page}")
+        assert opened.locator(".machine:visible").count() == switches
+        parts = opened.locator(".md-header__inner > :visible:not(.said, .machine), .machine > select:visible").all()
+        shown = sorted((box["x"], box["x"] + box["width"]) for box in (part.bounding_box() for part in parts) if box["width"])
+    assert len(shown) >= 5
+    assert all(end <= start + 0.5 for (_, end), (start, _) in zip(shown, shown[1:])), shown
 
 
 def test_a_machine_that_is_gone_is_forgotten(two_machines, small_tab):
