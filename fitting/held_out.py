@@ -7,6 +7,8 @@ in the constants that judge it.
 import hashlib
 import json
 import math
+import sys
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +25,7 @@ FOLDS = 5
 TIMED = ("train", "forward", "prefill", "decode")
 FEWEST = 8  # rows of a source or GPU family that is held out alone
 OTHERS = "others"
+QUIET = 10  # seconds of work without a word
 
 # What one change does: pairs of rows of one table that differ in it alone.
 CHANGES = ("precision", "checkpointing", "attention", "compiled", "batch", "seq", "gpu", "method", "optimizer")
@@ -60,8 +63,11 @@ class Predictable:
 
 
 def predictable(rows):
-    found = Predictable()
-    for row in rows:
+    found, said = Predictable(), time.monotonic()
+    for number, row in enumerate(rows):
+        if time.monotonic() - said > QUIET:
+            said = time.monotonic()
+            print(f"{number:,} of {len(rows):,} rows; a step without a profile is traced once and kept", file=sys.stderr, flush=True)
         if not (row.get("usable", True) and row.get("seconds") and row["kind"] in TIMED):
             continue
         if row.get("power_limited"):  # then the peak of the data sheet is not that of the run

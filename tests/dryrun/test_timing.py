@@ -56,6 +56,15 @@ def off(data, constants, chosen):
     return validate.percent(data.errors(constants)[chosen])[0]
 
 
+def test_a_row_that_takes_long_to_trace_is_said_before_the_next(rows, monkeypatch, capsys):
+    monkeypatch.setattr(held_out, "QUIET", -1)
+    held_out.predictable(rows[:2])
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 2 rows; a step without a profile is traced once and kept",
+        "1 of 2 rows; a step without a profile is traced once and kept",
+    ]
+
+
 def test_constants_of_one_half_predict_the_other(data, halves):
     constants, unseen = halves
     assert unseen.sum() > 40
