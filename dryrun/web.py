@@ -94,6 +94,8 @@ def _step(found: answer.Answer) -> dict[str, Any]:
         "low": seconds.tokens_per_second * seconds.seconds / seconds.high,
         "high": seconds.tokens_per_second * seconds.seconds / seconds.low,
         "bound": seconds.bound,
+        "judged": seconds.judged,
+        "mixture": found.traced.experts is not None,
     }
 
 
@@ -109,7 +111,7 @@ def _served(found: inference.Served) -> dict[str, Any]:
         "low": each and found.generation.batch / each.high,
         "high": each and found.generation.batch / each.low,
         "bound": each and each.bound,
-        "seconds_to_first_token": found.prefill.seconds if each else None,
+        "seconds_to_first_token": found.prefill.seconds if each and found.prefill_judged else None,
         "users": found.users,
         "longest": found.longest,
     }

@@ -10,89 +10,101 @@ import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
-from dryrun import web
+from dryrun import hardware, job, models, web
+from dryrun.roofline import BEFORE_AMPERE
 
 from ..notebooks import project
-from . import addresses
+from . import addresses, planner
 
 SCHEMA = Path(__file__).with_name("answers.schema.json")
 COUNTS = (1, 2, 4, 8)
 LENGTH, PROMPT, NEW = 4096, 1024, 256  # tokens, or fewer where a model has fewer positions
-FORMATS = ("bf16", "int8", "int4-128")  # of weights that answer
-DIGITS = 4
+QUESTIONS = (
+    *(f"train {{model}}{method} --length {{length}} --checkpointing" for method in (" --lora 16", " --qlora 16", "")),
+    *(f"infer {{model}} --prompt {{prompt}} --new {NEW} --batch {batch} --weights {weights}" for weights in ("bf16", "int8", "int4-128") for batch in (1, 8)),
+)
+ANY_GPU = "h100-sxm5"  # what it is refused of a model, all are
+DIGITS = 5
+OLD = "This GPU has no bf16. Training in bf16 is counted as fp16, which takes as long and needs a loss scaler."
 
 
-def write(site, models=None, say=print):
-    """Writes the answers into a built site. models: names; all with a profile by default."""
-    offered = web.choices()
-    chosen = [one for one in offered["models"] if one["name"] in (models or [one["name"]])]
+def write(site, names=None, say=print):
+    """Writes the answers into a built site. names: of models; all with a profile by default."""
+    offered = planner.choices()
+    chosen = [_model(one) for one in offered["models"] if one["name"] in (names or [one["name"]])]
+    keys, root = [gpu["name"] for gpu in offered["gpus"]], addresses.of_site()
     folder = Path(site, "answers")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.json").write_text(SCHEMA.read_text(encoding="utf-8"), encoding="utf-8")
-    _write(folder / "index.json", index(chosen, offered["gpus"]))
-    keys, root = [gpu["name"] for gpu in offered["gpus"]], addresses.of_site()
     with multiprocessing.get_context("spawn").Pool(initializer=_forget_torch) as pool:
         jobs = [pool.apply_async(_write_model, (folder, one, keys, root)) for one in chosen]
-        for number, job in enumerate(jobs, 1):
-            job.get()
+        for number, (model, waiting) in enumerate(zip(chosen, jobs), 1):
+            model["refused"] = waiting.get()
             say(f"answers: {number} of {len(jobs)} models")
+    _write(folder / "index.json", index(chosen, offered["gpus"], root))
 
 
-def index(models, gpus):
+def index(found, gpus, root):
     """What can be asked, and where the answer is."""
-    root = addresses.of_site()
     return {
         "address": f"{root}answers/{{model}}/{{gpu}}.json",
         "schema": f"{root}answers/schema.json",
         "dryrun": project()["version"],
-        "gpus_of_a_question": list(COUNTS),
-        "models": [{**one, "questions": questions(one["name"], one["positions"])} for one in models],
-        "gpus": gpus,
+        "questions": QUESTIONS,
+        "gpus_of_a_question": COUNTS,
+        "models": found,
+        "gpus": [gpu | {"aliases": hardware.ACCELERATORS[gpu["name"]].aliases} for gpu in gpus],
     }
 
 
-def of(model, positions, gpu, root):
-    """The file of a model and a GPU."""
+def of(model, gpu, root, refused=()):
+    """The file of a model and a GPU. refused: questions to leave out."""
+    old = hardware.ACCELERATORS[gpu].family in BEFORE_AMPERE
     return {
-        "model": model,
+        "model": model["name"],
         "gpu": gpu,
         "dryrun": project()["version"],
-        "page": f"{root}your-model/?{urlencode({'model': model, 'gpu': gpu})}",
-        "answers": [answer for question in questions(model, positions) for answer in _on(question, gpu)],
+        "page": f"{root}your-model/?{urlencode({'model': model['name'], 'gpu': gpu})}",
+        **({"note": OLD} if old else {}),
+        "answers": [_answer(f"{asked} --gpu {gpu}", count) for asked in questions(model) if asked not in refused for count in COUNTS],
     }
 
 
-def questions(model, positions):
+def questions(model):
     """Commands without a GPU."""
-    length = min(LENGTH, positions or LENGTH)
-    prompt = min(PROMPT, length - NEW)
-    trained = [f"train {model}{method} --length {length} --checkpointing" for method in (" --lora 16", " --qlora 16", "")]
-    return [*trained, *(f"infer {model} --prompt {prompt} --new {NEW} --weights {weights}" for weights in FORMATS)]
+    return [question.format(model=model["name"], length=model["length"], prompt=model["prompt"]) for question in QUESTIONS]
+
+
+def _model(one):
+    length = min(LENGTH, one["positions"] or LENGTH)
+    left_out = job.model(one["name"]).left_out
+    aliases = [name for name in models.names() if name != one["name"] and models.known(name) == one["name"]]
+    return one | {"aliases": aliases, "left_out": left_out, "length": length, "prompt": min(PROMPT, length - NEW)}
 
 
 def _forget_torch():
     """Profiles answer alone: where torch is installed, what they cannot answer is refused all the same."""
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    sys.modules["torch"] = None
 
 
 def _write_model(folder, model, gpus, root):
+    """Returns {question: why} of those that no GPU answers."""
+    found = {asked: web.row([*asked.split(), "--gpu", ANY_GPU]).get("error") for asked in questions(model)}
+    refused = {asked: error for asked, error in found.items() if error}
     (folder / model["name"]).mkdir(exist_ok=True)
     for gpu in gpus:
-        _write(folder / model["name"] / f"{gpu}.json", of(model["name"], model["positions"], gpu, root))
+        _write(folder / model["name"] / f"{gpu}.json", of(model, gpu, root, refused))
+    return refused
 
 
-def _on(question, gpu):
-    """The answers to a question for each number of GPUs, or the one refusal of what one GPU is refused."""
-    for count in COUNTS:
-        command = f"{question} --gpu {gpu}" + (f" --gpus {count}" if count > 1 else "")
-        found = web.row(command.split())
-        yield {"command": f"dryrun {command}", **_rounded(found)}
-        if "error" in found and count == 1:
-            return
-
-
-def _rounded(row):
-    return {name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in row.items()}
+def _answer(question, count):
+    command = question + (f" --gpus {count}" if count > 1 else "")
+    found = web.row(command.split())
+    if found.get("expected_gib", 0) > found.get("gpu_gib", 0):  # a speed beside it would be read as one that can be had
+        found |= {name: None for name in ("tokens_per_second", "low", "high", "bound", "seconds_to_first_token") if name in found}
+    return {"command": f"dryrun {command}"} | {
+        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in found.items()
+    }
 
 
 def _write(path, found):
