@@ -112,12 +112,24 @@ def test_a_job_runs_out_of_memory_below_what_it_holds():
     assert replay(PLAIN, limit=most - 1) is None
 
 
-def test_a_job_that_needs_its_gaps_back_fits_by_giving_them_back():
+def in_gaps():
     """Twice as large a block as was freed: without a limit both segments stay."""
     made = [(40 * MIB, "parameters"), (30 * MIB, "activations"), (50 * MIB, "activations"), (40 * MIB, "gradients")]
-    storages = Storages(made, [MADE, MADE, 1, MADE, MADE, 2, 3], [4, 5, 6, 7])
+    return Storages(made, [MADE, MADE, 1, MADE, MADE, 2, 3], [4, 5, 6, 7])
+
+
+def test_a_job_that_needs_its_gaps_back_fits_by_giving_them_back():
+    free = replay(in_gaps())
+    assert replay(in_gaps(), limit=free.reserved - 10 * MIB).reserved < free.reserved
+
+
+@pytest.mark.parametrize("storages", [PLAIN, in_gaps()])
+def test_a_gpu_that_has_what_is_reserved_changes_nothing_and_one_without_what_is_asked_for_is_too_small(storages):
+    """So other sizes need no replay of their own (device_memory.replayed)."""
     free = replay(storages)
-    assert replay(storages, limit=free.reserved - 10 * MIB).reserved < free.reserved
+    assert free.asked <= free.allocated <= free.reserved
+    assert replay(storages, limit=free.reserved) == free
+    assert replay(storages, limit=free.asked - 1) is None
 
 
 def test_trained_weights_alone_are_widened():
