@@ -43,7 +43,7 @@ def main(arguments=None):
     command.add_argument("commit", help="such as origin/main")
     command = commands.add_parser("answers", help="dryrun's answers as JSON by address, into a built site (a minute)")
     command.add_argument("site", type=Path, help="the folder of the site")
-    command.add_argument("models", nargs="*", help="names; all with a profile by default")
+    command.add_argument("models", nargs="*", help="names, and the index lists them alone; all with a profile by default")
     commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
     command = commands.add_parser(
         "audit", help="the built site in a browser, page by page: weight, hosts, axe, Lighthouse"

@@ -35,7 +35,7 @@ def site():
 
 
 def build(folder, source=ROOT):
-    """Runs the command of `make site` in the repository at `source`."""
+    """Runs the command that `make site` begins with, in the repository at `source`. tests/evidence/site/test_answers.py has what comes after."""
     environment = {name: value for name, value in os.environ.items() if name != "SITE_URL"}
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder],

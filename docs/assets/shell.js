@@ -41,8 +41,8 @@
       show(name, value)
       store(name, value)
       share(name, value)
-      // To who cannot see that figures all over the page have changed.
-      document.querySelector(".md-header .said").textContent = `The figures of this page are ${select.parentElement.firstElementChild.textContent.toLowerCase()} ${select.selectedOptions[0].text} now`
+      // For those who cannot see that figures all over the page have changed
+      document.querySelector(".md-header .said").textContent = `${select.parentElement.firstElementChild.textContent} ${select.selectedOptions[0].text}: figures of this page have changed`
     })
   }
   const again = () => {

@@ -5,8 +5,10 @@ They are made once a site is built (`make site`): 39 models on 87 GPUs take a mi
 
 import json
 import multiprocessing
+import os
 import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,6 +16,7 @@ from dryrun import hardware, job, models, web
 from dryrun.roofline import BEFORE_AMPERE
 
 from ..notebooks import project
+from ..problems import Problem, nearest
 from . import addresses, planner
 
 SCHEMA = Path(__file__).with_name("answers.schema.json")
@@ -25,21 +28,26 @@ QUESTIONS = (
 )
 ANY_GPU = "h100-sxm5"  # what it is refused of a model, all are
 DIGITS = 5
-OLD = "This GPU has no bf16. Training in bf16 is counted as fp16, which takes as long and needs a loss scaler."
+OLD = "This GPU has no bf16. Training is counted in fp16 here, which takes as long as bf16 would and needs a loss scaler."
 
 
 def write(site, names=None, say=print):
-    """Writes the answers into a built site. names: of models; all with a profile by default."""
+    """Writes the answers into a built site. names: of models, then the index lists them alone; all with a profile by default."""
     offered = planner.choices()
-    chosen = [_model(one) for one in offered["models"] if one["name"] in (names or [one["name"]])]
+    known = [one["name"] for one in offered["models"]]
+    for name in names or ():
+        if name not in known:
+            raise Problem("evidence answers", f"no profile of a model {name}{nearest(name, known)}", f"take one of {', '.join(known)}")
+    chosen = [_model(one) for one in offered["models"] if one["name"] in (names or known)]
     keys, root = [gpu["name"] for gpu in offered["gpus"]], addresses.of_site()
     folder = Path(site, "answers")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.json").write_text(SCHEMA.read_text(encoding="utf-8"), encoding="utf-8")
-    with multiprocessing.get_context("spawn").Pool(initializer=_forget_torch) as pool:
-        jobs = [pool.apply_async(_write_model, (folder, one, keys, root)) for one in chosen]
+    workers, spawn = min(len(chosen), os.cpu_count() or 1), multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, initializer=_forget_torch) as pool:
+        jobs = [pool.submit(_write_model, folder, one, keys, root) for one in chosen]
         for number, (model, waiting) in enumerate(zip(chosen, jobs), 1):
-            model["refused"] = waiting.get()
+            model["refused"] = waiting.result()
             say(f"answers: {number} of {len(jobs)} models")
     _write(folder / "index.json", index(chosen, offered["gpus"], root))
 
@@ -66,6 +74,7 @@ def of(model, gpu, root, refused=()):
         "dryrun": project()["version"],
         "page": f"{root}your-model/?{urlencode({'model': model['name'], 'gpu': gpu})}",
         **({"note": OLD} if old else {}),
+        **({"left_out": model["left_out"]} if model["left_out"] else {}),
         "answers": [_answer(f"{asked} --gpu {gpu}", count) for asked in questions(model) if asked not in refused for count in COUNTS],
     }
 
@@ -84,7 +93,7 @@ def _model(one):
 
 def _forget_torch():
     """Profiles answer alone: where torch is installed, what they cannot answer is refused all the same."""
-    sys.modules["torch"] = None
+    sys.modules |= dict.fromkeys(("torch", "transformers", "numpy"))
 
 
 def _write_model(folder, model, gpus, root):
@@ -109,5 +118,5 @@ def _answer(question, count):
 
 def _write(path, found):
     """One answer on a line."""
-    text = json.dumps(found, ensure_ascii=False)
+    text = json.dumps(found, ensure_ascii=False, allow_nan=False)
     path.write_text(re.sub(r'(?:(?<=\[)|(?<=,) )(?=\{"(?:command|name)")', "\n", text) + "\n", encoding="utf-8")

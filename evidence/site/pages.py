@@ -133,16 +133,9 @@ class ClaimPlaces(Treeprocessor):
 
 
 class Tables(Treeprocessor):
-    """A table wider than the screen scrolls in a box, without a script. The empty corner of a table heads nothing. To a screen reader
-    a table has the name of its section."""
+    """A table wider than the screen scrolls in a box, without a script. The empty corner of a table heads nothing."""
 
     def run(self, root):
-        section = ""
-        for element in root.iter():
-            if re.fullmatch(r"h[1-6]", element.tag):
-                section = " ".join("".join(element.itertext()).split())
-            elif element.tag == "table" and section:
-                element.set("aria-label", section)
         for corner in root.iter("th"):
             if not len(corner) and not (corner.text or "").strip():
                 corner.tag = "td"
@@ -152,6 +145,19 @@ class Tables(Treeprocessor):
             box.tail, table.tail = table.tail, None
             parent[list(parent).index(table)] = box
             box.append(table)
+
+
+class TableNames(Treeprocessor):
+    """To a screen reader a table has the name of its section, and a further one of that section its number too."""
+
+    def run(self, root):
+        section, number = "", 0
+        for element in root.iter():
+            if re.fullmatch(r"h[1-6]", element.tag):
+                section, number = " ".join("".join(element.itertext()).split()), 0
+            elif element.tag == "table" and section:
+                number += 1
+                element.set("aria-label", section if number == 1 else f"{section}, table {number}")
 
 
 class EvidenceExtension(Extension):
@@ -173,6 +179,7 @@ class EvidenceExtension(Extension):
         md.treeprocessors.register(Popovers(md), "claim-popovers", 14)
         md.treeprocessors.register(install.Install(md), "install-line", 13.5)
         md.treeprocessors.register(Tables(md), "tables-of-the-page", 13)
+        md.treeprocessors.register(TableNames(md), "names-of-tables", 7)  # after attributes (8) are gone from the headings
 
 
 def makeExtension(**options):

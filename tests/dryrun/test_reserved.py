@@ -132,6 +132,23 @@ def test_a_gpu_that_has_what_is_reserved_changes_nothing_and_one_without_what_is
     assert replay(storages, limit=free.asked - 1) is None
 
 
+@pytest.mark.parametrize("options", [{}, {"method": "lora", "checkpointing": True}])
+def test_a_gpu_of_any_size_is_answered_as_a_replay_on_it_answers(options, monkeypatch):
+    job = Job("qwen3-0.6b", length=512, **options)
+    now, constants = of_job(job, Cluster("rtx-3060-12")), timing.fitted()["memory"]
+    jobs, replayed = [], device_memory._replayed
+    monkeypatch.setattr(device_memory, "_replayed", lambda *asked: jobs.append(asked) or replayed(*asked))
+    ask = lambda: device_memory.replayed(now.traced, now.workload, now.setting, constants)  # noqa: E731
+    ask()
+    storages, accumulation, factors, unmade, workspace = jobs[0][:5]
+    step = {"accumulation": accumulation, "factors": dict(factors), "unmade": unmade, "workspace": workspace}
+    free = replay(storages, **step)
+    middle = (free.asked + free.reserved) // 2
+    for limit in (free.asked // 2, free.asked - 1, free.asked, middle, free.reserved - 1, free.reserved, 2 * free.reserved):
+        monkeypatch.setattr(device_memory, "_usable", lambda _, size=limit: size + constants["context"] * 2**30 + 0.5)
+        assert ask() == (replay(storages, **step, limit=limit) or free), limit
+
+
 def test_trained_weights_alone_are_widened():
     made = [(40 * MIB, "parameters"), (2 * MIB, "parameters"), (30 * MIB, "activations"), (2 * MIB, "gradients")]
     storages = Storages(made, [MADE, MADE, MADE, MADE, 2, 3], [3, 4, 5, 6])

@@ -70,7 +70,7 @@ def continuous_diagram():
     return timeline(
         f"Continuous batching, at most {BATCH} requests and {BUDGET} tokens in a pass: {len(continuous())} passes for the same answers",
         "Six requests over forward passes. D enters in the pass after B has ended. Its long prompt is read in chunks, in what the tokens of the "
-        "others leave of each pass, so nobody waits for it. E and F enter as soon as C and A have ended.",
+        "others leave of each pass, so nobody waits for it. E enters when C has ended, and F when D has.",
         lanes(continuous()),
         axis="forward passes",
         ends=str(len(continuous())),

@@ -40,6 +40,6 @@ def diagram():
         "Two nodes with four processes each. RANK counts from 0 to 7 through both nodes. LOCAL_RANK counts from 0 to 3 on each of them, and says "
         "which GPU a process takes. GROUP_RANK is the number of the node.",
         draw,
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>',
+        f'<div class="scroll"><table aria-label="Ranks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>',
         (PROCESS,),
     )

@@ -126,7 +126,7 @@ def table_of(lanes):
                 said.append((kind, [label]))
         text = "; ".join(f"{kind} {', '.join(filter(None, labels))}".strip() for kind, labels in said)
         rows += f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>"
-    return f'<div class="scroll"><table>{rows}</table></div>'
+    return f'<div class="scroll"><table aria-label="In words">{rows}</table></div>'
 
 
 def decisions(title, description, tree):

@@ -97,6 +97,6 @@ def diagram():
         "Three timelines of four GPUs. With layers in turn one GPU works while three wait. With each layer split all four work on "
         "each token, with short sums between. With copies each GPU works on a prompt of its own, without a gap.",
         draw,
-        f'<div class="scroll"><table>{rows}</table></div>',
+        f'<div class="scroll"><table aria-label="In words">{rows}</table></div>',
         (TOKEN, SENDS),
     )

@@ -15,7 +15,7 @@ def test_the_switch_changes_every_claim_table_and_chart_and_holds_on_other_pages
     options = small_tab.locator("#machine option").all_inner_texts()
     assert options == ["NVIDIA X", "Test CPU 2 cores"]
     small_tab.select_option("#machine", "test-cpu-2core")
-    assert small_tab.locator(".said").inner_text() == "The figures of this page are measured on Test CPU 2 cores now"
+    assert small_tab.locator(".said").inner_text() == "Measured on Test CPU 2 cores: figures of this page have changed"
     assert small_tab.evaluate(VALUES) == CPU
     shown_now = small_tab.evaluate(FIGURES)
     assert len(shown_now) == 2 and not any("30.5" in text for text in shown_now)
@@ -98,6 +98,7 @@ def test_the_parts_of_the_header_have_room_beside_each_other_on_a_narrow_phone(p
         parts = opened.locator(".md-header__inner > :visible:not(.said, .machine), .machine > select:visible").all()
         shown = sorted((box["x"], box["x"] + box["width"]) for box in (part.bounding_box() for part in parts) if box["width"])
     assert len(shown) >= 5
+    assert shown[0][0] >= 0 and shown[-1][1] <= 360
     assert all(end <= start + 0.5 for (_, end), (start, _) in zip(shown, shown[1:])), shown
 
 

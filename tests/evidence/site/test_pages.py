@@ -450,8 +450,10 @@ class TestTable:
         assert links == ["../../notebooks/tiny/#table-by-batch", "../../results/tiny/exact.json"]
 
     def test_to_a_screen_reader_it_has_its_title_or_the_name_of_its_section(self, repository):
-        page = render(f"## Speed of `x`\n\n| | Speed |\n|---|---|\n| Plain | slow |\n\n{block('table', table='tiny:by-batch')}")
-        assert [table["aria-label"] for table in page.find_all("table")] == ["Speed of x", "Peak memory by batch size"]
+        written = "| | Speed |\n|---|---|\n| Plain | slow |\n\nText.\n\n"
+        page = render(f"## Speed of `x`\n\n{written}{written}{block('table', table='tiny:by-batch')}")
+        names = [table["aria-label"] for table in page.find_all("table")]
+        assert names == ["Speed of x", "Speed of x, table 2", "Peak memory by batch size"]
 
     def test_a_written_one_scrolls_by_itself_and_its_empty_corner_is_no_heading(self, repository):
         page = render("| | Speed |\n|---|---|\n| Plain | slow |")
