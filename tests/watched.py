@@ -158,7 +158,8 @@ TRAIN = [
 GENERATE = [  # but chunked.py, which counts forward passes, and would count the one that judges it
     Shows("inference_one_gpu/speculative.py", "new", greedy=1),
     *[Shows(f"inference_one_gpu/{name}.py", greedy=1) for name in ("batches", "first_and_later", "prefix")],
-    *[Shows(f"{page}/caches.py", greedy=0.65) for page in ("inference_one_gpu", "cpu_inference")],  # in 8 bits: at least 13 of 16 in 150 runs
+    # 8 bits round: of 150 models with other random weights 6 fell below this share, so these two are always the same.
+    *[Shows(f"{page}/caches.py", how={"environment": {"WATCH_SEED": "1"}}, greedy=0.9) for page in ("inference_one_gpu", "cpu_inference")],
     Shows("inference_one_gpu/static_cache.py", greedy=1, compiled=True),
     *[Shows(f"cpu_inference/{name}.py", greedy=1) for name in ("batches", "first_token", "precision", "speculative")],
     Shows("inference_many_gpus/experts.py", how=TWO | {"torchrun": True}, greedy=1),

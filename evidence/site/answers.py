@@ -1,6 +1,6 @@
 """Answers of dryrun as JSON by address, answers/<model>/<gpu>.json, for programs that can fetch and cannot run a command.
 
-They are made once a site is built (`make site`): 39 models on 87 GPUs take a minute. answers.schema.json says what each field is.
+They are made once a site is built (`make site`), in a minute or two. answers.schema.json says what each field is.
 """
 
 import json
@@ -44,7 +44,7 @@ def write(site, names=None, say=print):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.json").write_text(SCHEMA.read_text(encoding="utf-8"), encoding="utf-8")
     workers, spawn = min(len(chosen), os.cpu_count() or 1), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, initializer=_forget_torch) as pool:
+    with ProcessPoolExecutor(workers, spawn, initializer=_profiles_alone) as pool:
         jobs = [pool.submit(_write_model, folder, one, keys, root) for one in chosen]
         for number, (model, waiting) in enumerate(zip(chosen, jobs), 1):
             model["refused"] = waiting.result()
@@ -91,8 +91,8 @@ def _model(one):
     return one | {"aliases": aliases, "left_out": left_out, "length": length, "prompt": min(PROMPT, length - NEW)}
 
 
-def _forget_torch():
-    """Profiles answer alone: where torch is installed, what they cannot answer is refused all the same."""
+def _profiles_alone():
+    """Where torch is installed, what profiles cannot answer is refused all the same."""
     sys.modules |= dict.fromkeys(("torch", "transformers", "numpy"))
 
 

@@ -272,6 +272,8 @@ def watch_generation(module):
     import torch
 
     generate = module.GenerationMixin.generate
+    if seed := os.environ.get("WATCH_SEED"):
+        torch.manual_seed(int(seed))
 
     @functools.wraps(generate)
     def and_compare(self, *args, **kwargs):

@@ -55,23 +55,23 @@ def lanes(passes):
     return found
 
 
+def _diagram(title, description, passes):
+    return timeline(title, description, lanes(passes), axis="forward passes", ends=str(len(passes)))
+
+
 def fixed_diagram():
-    return timeline(
+    return _diagram(
         f"A fixed batch of {BATCH}: {len(fixed())} forward passes. The number in a block: tokens of the request in that pass",
         "Six requests over forward passes. A, B and C are read in the first pass and stay until A, the longest, ends. B and C are done "
         "long before, and are computed on. D, E and F begin only then.",
-        lanes(fixed()),
-        axis="forward passes",
-        ends=str(len(fixed())),
+        fixed(),
     )
 
 
 def continuous_diagram():
-    return timeline(
+    return _diagram(
         f"Continuous batching, at most {BATCH} requests and {BUDGET} tokens in a pass: {len(continuous())} passes for the same answers",
         "Six requests over forward passes. D enters in the pass after B has ended. Its long prompt is read in chunks, in what the tokens of the "
         "others leave of each pass, so nobody waits for it. E enters when C has ended, and F when D has.",
-        lanes(continuous()),
-        axis="forward passes",
-        ends=str(len(continuous())),
+        continuous(),
     )
