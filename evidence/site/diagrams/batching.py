@@ -56,7 +56,8 @@ def lanes(passes):
 
 
 def _diagram(title, description, passes):
-    return timeline(title, description, lanes(passes), axis="forward passes", ends=str(len(passes)))
+    longest = len(fixed())
+    return timeline(title, description, lanes(passes), axis="forward passes", ends=str(longest), until=longest)
 
 
 def fixed_diagram():

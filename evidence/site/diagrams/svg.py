@@ -73,13 +73,14 @@ class Drawing:
         self.height = max(self.height, bottom)
 
 
-def timeline(title, description, lanes, axis="time", ends="", caption=""):
+def timeline(title, description, lanes, axis="time", ends="", caption="", until=0):
     """Lanes of blocks: rows over time; on a phone columns, in which time runs down.
 
-    lanes: {name: [(start, length, label, kind), ...]}; axis: what runs along them; ends: what the end of the axis is called.
+    lanes: {name: [(start, length, label, kind), ...]}; axis: what runs along them; ends: what the end of the axis is called;
+    until: the least end of the axis, so that two timelines have one scale.
     A label that has no room in its block is left out: it is in the words.
     """
-    end = max(start + length for blocks in lanes.values() for start, length, *_ in blocks)
+    end = max(until, *(start + length for blocks in lanes.values() for start, length, *_ in blocks))
     kinds = list(dict.fromkeys(kind for blocks in lanes.values() for *_, kind in blocks))
 
     def draw(drawing):
