@@ -228,7 +228,10 @@ def cluster_of(options: argparse.Namespace) -> Cluster:
     from . import roofline
 
     given = {name: getattr(options, name) for name in ("gpus_per_node", "link", "network", "adapters") if hasattr(options, name)}
-    cluster = Cluster(options.gpu, options.gpus, host_memory_gb=getattr(options, "host_memory", None), **given)
+    host, memory = getattr(options, "host_memory", None), getattr(options, "memory", None)
+    cluster = Cluster(options.gpu, options.gpus, host_memory_gb=host, memory_gb=memory, **given)
+    if options.verb == "infer" and cluster.gpu.shares_memory:
+        return cluster
     roofline.processor(cluster.gpu)  # ValueError where no time is predicted for it
     return cluster
 
@@ -263,7 +266,11 @@ def command() -> None:
     """The console script. Libraries that are imported on the way warn of what is nothing to this command."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # of `dryrun ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 if __name__ == "__main__":

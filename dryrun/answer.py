@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import communication, device_memory, timing
+from . import communication, device_memory, profiles, timing
 from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from .job import LARGEST_COUNT, Cluster, Job
-from .roofline import processor
+from .roofline import BEFORE_AMPERE, processor
 from .setting import FP32_ADAPTERS, Setting
 from .strategies import STRATEGIES
 from .traces import traced
@@ -18,6 +18,7 @@ from .workload import Traced, Workload
 
 WORTH = 1.03  # a change that gains less is not named
 SHOWN = 3
+MOST_TIMES = 64  # the batch that a suggestion may multiply by
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,11 @@ def usable(gpu: str | Accelerator) -> float:
 
 def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
     """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
-    return answer(job.workload(), setting_of(job, cluster, strategy), constants)
+    workload, setting = job.workload(), setting_of(job, cluster, strategy)
+    if job.precision == "mixed" and job.method == "full" and STRATEGIES[strategy].shards and cluster.gpus > 1:
+        # fp32 weights are cast where they are gathered, and no operator casts them again: as `plan_rows` has it
+        workload, setting = replace(workload, weights="bfloat16", autocast=""), replace(setting, state="fp32")
+    return answer(workload, setting, constants)
 
 
 def largest_batch(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> int:
@@ -118,13 +123,13 @@ def _network(cluster: Cluster) -> float:
 
 
 def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Answer:
-    what = traced(workload)
+    trace = traced(workload)
     engine = _engine(workload, setting) if setting.answers else {}
-    needed = device_memory.needed(what, workload, setting, timing.fitted()["memory"], sum(engine.values()))
-    found = timing.prediction(what, workload, setting, constants)
+    needed = device_memory.needed(trace, workload, setting, timing.fitted()["memory"], sum(engine.values()))
+    prediction = timing.prediction(trace, workload, setting, constants)
     if engine:
-        needed, found = _with_engine(engine, needed, found, workload, setting)
-    return Answer(workload, setting, what, needed, found, constants)
+        needed, prediction = _with_engine(engine, needed, prediction, workload, setting)
+    return Answer(workload, setting, trace, needed, prediction, constants)
 
 
 def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
@@ -135,30 +140,30 @@ def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
 
 
 def _with_engine(
-    held: dict[str, float], needed: device_memory.Needed, found: timing.Prediction, workload: Workload, setting: Setting
+    held: dict[str, float], needed: device_memory.Needed, prediction: timing.Prediction, workload: Workload, setting: Setting
 ) -> tuple[device_memory.Needed, timing.Prediction]:
     """The same with an engine that writes the answers on this GPU before the step."""
     sequences = workload.batch * setting.accumulation
     prompt = max(1, workload.length - setting.answers)
     written = timing.generation(workload.model, prompt, setting.answers, setting.gpu, batch=sequences)
-    seconds = found.seconds + written.seconds
-    parts = found.parts | {"writing answers": written.seconds}
+    seconds = prediction.seconds + written.seconds
+    parts = prediction.parts | {"writing answers": written.seconds}
     more = sum(held.values())
     needed = device_memory.Needed(needed.categories | held, needed.expected + more, needed.high + more)
-    found = replace(
-        found, seconds=seconds, low=found.low + written.low, high=found.high + written.high, parts=parts, bound=max(parts, key=parts.get),  # type: ignore[arg-type]
-        tokens_per_second=found.tokens_per_second * found.seconds / seconds, mfu=found.mfu * found.seconds / seconds,
+    prediction = replace(
+        prediction, seconds=seconds, low=prediction.low + written.low, high=prediction.high + written.high, parts=parts, bound=max(parts, key=parts.get),  # type: ignore[arg-type]
+        tokens_per_second=prediction.tokens_per_second * prediction.seconds / seconds, mfu=prediction.mfu * prediction.seconds / seconds,
     )  # fmt: skip
-    return needed, found
+    return needed, prediction
 
 
 def changes(now: Answer) -> list[tuple[str, str, Answer]]:
-    """The changes that would help most: (what, its command line option, the answer with it), the best first.
+    """The changes that would help most: (change, its command line option, the answer with it), the best first.
 
     Where the step does not fit, a change helps if it fits; else if it is faster.
     """
-    found = []
-    for what, option, workload, setting in _candidates(now):
+    helpful = []
+    for change, option, workload, setting in _candidates(now):
         try:
             then = answer(workload, setting, now.constants)
         except Exception:  # whatever a model's own code raises: a suggestion that cannot be traced costs no answer
@@ -170,19 +175,22 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
             or (then.fits and faster > WORTH)
             or (not now.fits and saves > 0.05 * now.needed.expected)
         ):
-            found.append((what, option, then))
-    found.sort(
+            helpful.append((change, option, then))
+    helpful.sort(
         key=lambda change: (
             change[2].fits,
             change[2].prediction.tokens_per_second if change[2].fits else -change[2].needed.expected,
         )
     )
-    return found[::-1][:SHOWN]
+    return helpful[::-1][:SHOWN]
 
 
 def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     workload, setting = now.workload, now.setting
-    adapted = replace(setting, state=FP32_ADAPTERS if workload.weights != "float32" else "", reference=False)
+    mixed = setting.state == "fp32" or workload.autocast and not workload.rank  # of all weights: adapters leave them in 16 bits
+    under = replace(workload, weights="bfloat16", autocast="") if mixed else workload
+    in_bf16 = " --dtype bf16" if mixed else ""
+    adapted = replace(setting, state=FP32_ADAPTERS if under.weights != "float32" else "", reference=False)
     if not workload.compiled:
         yield "torch.compile", "--compile", replace(workload, compiled=True), setting
     if workload.attention != "fused":
@@ -201,14 +209,43 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     else:
         yield "activation checkpointing", "--checkpointing", replace(workload, checkpointing=1), setting
     if not workload.rank:
-        yield "LoRA", "--lora 16", replace(workload, rank=16, targets="all linear"), adapted
+        yield "LoRA", f"--lora 16{in_bf16}", replace(under, rank=16, targets="all linear"), adapted
     if not workload.four_bit and setting.gpus == 1:
-        small = replace(workload, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
-        yield "QLoRA with checkpointing", "--qlora 16 --checkpointing", small, adapted
-    yield "twice the batch", f"--batch {2 * workload.batch // (1 if setting.answers else 1 + workload.references)}", replace(workload, batch=2 * workload.batch), setting
+        small = replace(under, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
+        yield "QLoRA with checkpointing", f"--qlora 16 --checkpointing{in_bf16}", small, adapted
+        if not now.fits and not workload.fused_loss:  # what needs least
+            yield "QLoRA with checkpointing and a fused cross entropy", f"--qlora 16 --checkpointing --fused-loss{in_bf16}", replace(small, fused_loss=True), adapted
+    if not workload.rank and setting.optimizer == "adamw" and not now.fits:  # 16-bit weights and their 8-bit states: the least of full training
+        least = "bf16 weights and AdamW in 8 bits" if mixed else "AdamW in 8 bits"
+        yield least, f"{in_bf16} --optimizer adamw_8bit".strip(), under, replace(setting, optimizer="adamw_8bit", state="" if mixed else setting.state, precision="bf16")
+    times, sequences = _most_times(now), workload.batch // (1 if setting.answers else 1 + workload.references)
+    yield _multiplied(times), f"--batch {times * sequences}", replace(workload, batch=times * workload.batch), setting
+    fused = replace(workload, fused_loss=True)
+    if not workload.fused_loss and now.fits and profiles.profiled(fused) and (most := _most_times(answer(fused, setting, now.constants))) > times:
+        yield f"a fused cross entropy and {_multiplied(most)}", f"--fused-loss --batch {most * sequences}", replace(fused, batch=most * workload.batch), setting
     if setting.gpus > 1 and setting.accumulation < 8:
         more = replace(setting, accumulation=2 * setting.accumulation)
         yield "twice the accumulation", f"--accumulation {more.accumulation}", workload, more
+
+
+def _multiplied(times: int) -> str:
+    return "twice the batch" if times == 2 else f"{times} times the batch"
+
+
+def _most_times(now: Answer) -> int:
+    """How many times the batch, in powers of two, surely fit and are faster each time; 2 where none is, or where each size is a trace."""
+    times, rate = 2, now.prediction.tokens_per_second
+    while times <= MOST_TIMES and profiles.profiled(larger := replace(now.workload, batch=times * now.workload.batch)):
+        then = answer(larger, now.setting, now.constants)
+        if not then.fits or then.prediction.tokens_per_second < WORTH * rate:
+            break
+        times, rate = 2 * times, then.prediction.tokens_per_second
+    return max(2, times // 2)
+
+
+def counts_as_fp16(now: Answer) -> bool:
+    """Whether the GPU has no bf16: then a step in bf16 is counted as fp16, which takes as long and needs a loss scaler."""
+    return "bfloat16" in (now.workload.weights, now.workload.autocast) and processor(now.setting.gpu).architecture in BEFORE_AMPERE
 
 
 def verdict(needed: device_memory.Needed, size: float) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from . import launch, models
-from .answer import usable
+from . import communication, launch, models
+from .answer import counts_as_fp16, usable
 from .memory_trace import GiB
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from .job import Job
     from .memory_trace import Trace
     from .planner import Option
+    from .setting import Setting
 
 
-def step(now: Answer, found: list[tuple[str, str, Answer]]) -> dict[str, Any]:
+def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
     """A training step on GPUs, and the changes that would help."""
     return {
         "gpu": now.setting.gpu.key,
@@ -34,18 +35,29 @@ def step(now: Answer, found: list[tuple[str, str, Answer]]) -> dict[str, Any]:
         "gpu_gib": usable(now.setting.gpu) / GiB,
         "fits": now.fits,
         "verdict": now.verdict,
+        "fp16": counts_as_fp16(now),
+        **links(now.setting),
         **asdict(now.prediction),
         "changes": [
             {
-                "change": what,
+                "change": change,
                 "option": option,
                 "fits": then.fits,
+                "verdict": then.verdict,
                 "tokens_per_second": then.prediction.tokens_per_second,
                 "expected_gib": then.needed.expected / GiB,
             }
-            for what, option, then in found
+            for change, option, then in changes
         ],
     }
+
+
+def links(setting: Setting) -> dict[str, float]:
+    """GB/s in one direction that are assumed of the links, where a step uses them."""
+    if setting.gpus == 1:
+        return {}
+    link, network = communication.assumed(setting)
+    return {"link_gb_per_s": link / 1e9} | ({"network_gb_per_s": network / 1e9} if setting.nodes > 1 else {})
 
 
 def bill(now: Answer, tokens: float, price: float | None) -> dict[str, float]:
@@ -75,6 +87,7 @@ def options(found: list[Option]) -> list[dict[str, Any]]:
         {
             "strategy": option.strategy,
             "fits": option.fits,
+            "offload": bool(option.setting.offload),
             "expected_gib": option.needed.expected / GiB,
             "high_gib": option.needed.high / GiB,
             "gpu_gib": option.size / GiB,
@@ -97,9 +110,9 @@ def served(found: Served) -> dict[str, Any]:
     if found.predicted:
         first, each = found.prefill, found.decode
         speeds = {
-            "seconds_to_first_token": first.seconds,
-            "first_low": first.low if found.prefill_judged else None,
-            "first_high": first.high if found.prefill_judged else None,
+            "seconds_to_first_token": first and first.seconds,
+            "first_low": first.low if first and found.prefill_judged else None,
+            "first_high": first.high if first and found.prefill_judged else None,
             "tokens_per_second": asked.batch / each.seconds,
             "low": asked.batch / each.high,
             "high": asked.batch / each.low,
@@ -117,11 +130,20 @@ def served(found: Served) -> dict[str, Any]:
         "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
         "expected_gib": found.expected / GiB,
         "high_gib": found.high / GiB,
-        "gpu_gib": found.cluster.memory / GiB,
+        "gpu_gib": found.size / GiB,
         "verdict": found.verdict,
         "fits": found.fits,
         "users": found.users,
         "longest": found.longest,
         "server": found.server(),
         "speed": speeds,
+        "unpredicted": found.unpredicted,
+        "changes": [
+            {
+                "option": option,
+                "expected_gib": other.expected / GiB,
+                "tokens_per_second": other.generation.batch / other.decode.seconds if other.predicted else None,
+            }
+            for option, other in ([] if found.fits else found.alternatives())
+        ],
     }

@@ -57,14 +57,14 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
     gpu, ranks = processor(setting.gpu), setting.tensor
     product = kernel_tables.product(gpu, setting.precision, workload.batch)
     cache = kernel_tables.cache(gpu)
-    stored, ends = _weights(traced, workload)
+    stored, ends = weights_read(traced, workload)
     weights = stored * setting.weight_bytes + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
     as_stored = kernel_tables.multiplies(gpu, setting.precision)
     peak = gpu.fp8 if as_stored and setting.weight_bytes < 2 else gpu.half
-    kept = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
+    cached_bytes = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
     return Token(
         weights / ranks / gpu.bandwidth,
-        kept / gpu.bandwidth,
+        cached_bytes / gpu.bandwidth,
         product.share,
         cache.share,
         traced.kernels.flops / ranks / peak,
@@ -81,7 +81,7 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
     )
 
 
-def _weights(traced: Traced, workload: Workload) -> tuple[float, float]:
+def weights_read(traced: Traced, workload: Workload) -> tuple[float, float]:
     """(weights that the products of layers read, those of the output layer), of all ranks."""
     layers = ends = 0.0
     for kernel, count in traced.kernels.counts.items():

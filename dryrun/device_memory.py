@@ -1,9 +1,10 @@
 """What a GPU needs for a step: the traced tensors, and what comes on top of them.
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
-and the CUDA context. On one GPU the allocator is replayed (see `reserved`), but for compiled steps and offload. Elsewhere two
-constants of published peaks stand for it, a part that grows with the tensors and one that does not. A third one is the context,
-which only what the driver reports contains.
+and the CUDA context. Where a rank takes the steps of one GPU, alone or under DDP, the allocator is replayed (see `reserved`), but for
+compiled steps and offload. Elsewhere two constants of published peaks stand for it, a part that grows with the tensors and one that
+does not. The context is a third one: only what the driver reports contains it. With many GPUs the driver reports more, so the upper
+end has the least that was seen there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .hardware import GiB
 from .optimizers import Optimizer, optimizer
-from .reserved import OF_HOPPER, TRAINED, WORKSPACE, Peak, replay
+from .reserved import APART, OF_HOPPER, TRAINED, VIEWS, WORKSPACE, Peak, replay
 from .setting import FP32_ADAPTERS
 from .strategies import strategy
 
@@ -29,6 +30,7 @@ DEEPSPEED_COPIES = 8  # bytes for each weight beside the moments: weight and gra
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
 WHOLE_GRADIENT = 4  # bytes for each weight: FSDP2 adds them up in the dtype that it reduces in
+REPLAY_MARGIN = 1.05  # what our H100 and H200 reserved for full fine-tuning was nearer to the replay (tests/dryrun/test_reserved.py)
 LOSS_PARTS = 2  # of a step: the forward pass and the first half of the backward pass hold the logits
 # Bytes for each logit that a loss does not keep: a fused one holds one fp32 copy fewer, a chunked one holds no logits.
 LOGITS_SAVED = {"fused": 4, "none kept": 10}
@@ -89,27 +91,27 @@ def _of_rank(traced: Traced, workload: Workload, setting: Setting, categories: d
     """What one rank holds of a part of the step: {category: bytes}."""
     split = setting.tensor * setting.pipeline
     categories = _state(traced, setting, dict(categories))
-    kept = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
-    found = {}
+    in_flight = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
+    held = {}
     for name, size in categories.items():
         if name in STATE:
-            found[name] = size * _share_of_state(traced, setting) / _shards(name, setting)
+            held[name] = size * _share_of_state(traced, setting) / _shards(name, setting)
         elif name == "activations":
-            found[name] = size * kept / (split * setting.sequence)
+            held[name] = size * in_flight / (split * setting.sequence)
         else:
-            found[name] = size / (setting.tensor * setting.sequence)
+            held[name] = size / (setting.tensor * setting.sequence)
     if setting.reference:
-        found["reference weights"] = found["parameters"]
+        held["reference weights"] = held["parameters"]
     if setting.offload:
-        found.update(dict.fromkeys(STATE, 0.0))
+        held.update(dict.fromkeys(STATE, 0.0))
     chosen = strategy(setting.strategy)
     if chosen.gathers and setting.data > 1 or setting.offload:
-        found["gathered weights"] = _gathered(traced, setting) / split
+        held["gathered weights"] = _gathered(traced, setting) / split
     if chosen.buckets and not setting.views:
-        found["gradient buckets"] = categories.get("gradients", 0) / split
+        held["gradient buckets"] = categories.get("gradients", 0) / split
     if chosen.deepspeed:
-        found["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
-    return found
+        held["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
+    return held
 
 
 def _gathered(traced: Traced, setting: Setting) -> float:
@@ -170,25 +172,30 @@ def _share_of_state(traced: Traced, setting: Setting) -> float:
 def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0) -> Needed:
     """`Needed` of one rank. constants: the part "memory" of data/constants.json. beside: bytes that others hold on the GPU, not counted."""
     categories = tensors(traced, workload, setting)
+    of_many = (constants["context_many"] - constants["context"]) * GiB if setting.gpus > 1 else 0.0
     peak = replayed(traced, workload, setting, constants, beside)
     if peak:
+        worse = replayed(traced, workload, setting, constants, beside + of_many, REPLAY_MARGIN)
         context, total = constants["context"] * GiB, sum(categories.values())
-        expected, least = (max(size, total) + context for size in (peak.reserved, peak.allocated))
+        expected, least, most = (max(size, total) + context for size in (peak.reserved, peak.allocated, worse.reserved))  # type: ignore[union-attr]
         # What is reserved beyond what is allocated is given back where it is needed: it grows no band.
         grown = certain(categories) + constants[band(workload, setting, replayed=True)] * (least - certain(categories))
-        return Needed(categories, expected, max(expected, grown))
+        return Needed(categories, expected, max(expected, most, grown) + of_many)
     expected = on_device(sum(categories.values()), constants, context=True, reserved=True)
     if strategy(setting.strategy).deepspeed:  # its buffers are an estimate: no published peak says how good it is
-        return Needed(categories, expected, expected * constants["high_whole"])
+        return Needed(categories, expected, expected * constants["high_whole"] + of_many)
     sure = certain(categories)
-    return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure))
+    return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure) + of_many)
 
 
-def replayed(traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0) -> Peak | None:
+def replayed(
+    traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0, margin: float = 1.0
+) -> Peak | None:
     """What the allocator holds on this GPU beside that many bytes, or would on a larger one where it does not fit. None where the trace
-    does not say in which order storages come and go: on many GPUs, with states in host memory, or in kernels that a compiler makes."""
+    does not say in which order storages come and go: under strategies that shard, with states in host memory, or in kernels that a
+    compiler makes. margin: times as much as the replay says is reserved."""
     storages = traced.memory.storages if traced.memory else None
-    if not storages or workload.compiled or setting.gpus > 1 or setting.offload or setting.strategy:
+    if not storages or workload.compiled or setting.offload or not _as_on_one(setting):
         return None
     here = states(traced, workload, setting)
     plain = {name: max(categories.get(name, 0) for _, categories in traced.memory.parts) for name in here}  # type: ignore[union-attr]
@@ -198,21 +205,28 @@ def replayed(traced: Traced, workload: Workload, setting: Setting, constants: di
     logits = workload.batch * workload.length * traced.vocabulary
     unmade = frozenset((2 * logits, 4 * logits) if workload.fused_loss else ())
     held = round(here["parameters"]) if setting.reference else 0
-    limit = int(_usable(setting) - constants["context"] * GiB - held - beside) if setting.gpu.bytes else None
-    job = (storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting))
+    limit = int((_usable(setting) - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
+    buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
+    job = (storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting), buckets)
     found = _replayed(*job)
     if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
         found = _replayed(*job, limit)
-    return Peak(*(size + held for size in found))
+    return Peak(found.allocated + held, round(found.reserved * margin) + held, found.asked + held)
+
+
+def _as_on_one(setting: Setting) -> bool:
+    """Whether a rank holds and runs what one GPU would."""
+    return not strategy(setting.strategy).shards and setting.tensor * setting.pipeline * setting.sequence * setting.experts == 1
 
 
 @lru_cache(maxsize=64)
 def _replayed(
-    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, limit: int | None = None
-) -> Peak:
+    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, buckets: str,
+    limit: int | None = None,
+) -> Peak:  # fmt: skip
     """With a limit that is too small: as without one."""
-    found = replay(storages, accumulation=accumulation, factors=dict(factors), unmade=unmade, workspace=workspace, limit=limit)
-    return found or _replayed(storages, accumulation, factors, unmade, workspace)
+    job = {"accumulation": accumulation, "factors": dict(factors), "unmade": unmade, "workspace": workspace, "buckets": buckets}
+    return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, unmade, workspace, buckets)  # type: ignore[arg-type]
 
 
 def _usable(setting: Setting) -> float:

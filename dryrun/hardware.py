@@ -100,6 +100,11 @@ class Accelerator:
         return size * GiB * (ECC_LEAVES if self.ecc else 1) if size else None
 
     @property
+    def shares_memory(self) -> bool:
+        """Whether CPU and GPU have one memory, which is sold in several sizes: Macs, GB10, Strix Halo."""
+        return self.scope.startswith("unified memory")
+
+    @property
     def half(self) -> float | None:
         """TFLOP/s of 16-bit matrix products: bf16, or fp16 where only that is printed."""
         return self.half_value.value
@@ -160,7 +165,7 @@ def accelerator(name: str | Accelerator) -> Accelerator:
     if key is None:
         close = list(dict.fromkeys(_nearest(_normal(name))))[:4]
         meant = f": did you mean {' or '.join(close)}?" if close else "."
-        raise ValueError(f"gpu={str(name)[:80]!r} is not known{meant} All names: dryrun/data/accelerators.json")
+        raise ValueError(f"gpu={str(name)[:80]!r} is not known{meant} All names: dryrun gpus")
     return ACCELERATORS[key]
 
 
@@ -234,6 +239,14 @@ def _for_plan(accelerators: dict[str, Accelerator]) -> Iterator[tuple[str, GPU]]
         if row.product and row.half and memory and link:
             yield row.label, GPU(memory, row.half, link, row.half_value.source)  # type: ignore[arg-type]  # every peak has one
 
+
+# GPUs that pages show figures for, in the order of their switch; the first without a choice. One more is a word here, and `make exact`.
+ON_PAGES = (
+    "rtx-4090", "rtx-3090", "rtx-5090", "rtx-3060-12", "rtx-3080", "rtx-4060", "rtx-4060ti-16", "rtx-4070", "rtx-4070ti-super", "rtx-4080",
+    "rtx-5060ti-16", "rtx-5070", "rtx-5070ti", "rtx-5080", "t4", "v100-sxm2-16", "v100-sxm2-32", "l4", "a10g", "a40", "l40s", "rtx-a6000",
+    "rtx-6000-ada", "rtx-pro-6000-bw", "a100-sxm4-40", "a100-sxm4-80", "a100-pcie-80", "h100-pcie", "h100-sxm5", "h200-sxm", "gh200-96",
+    "b200-hgx", "b300-hgx",
+)  # fmt: skip
 
 ACCELERATORS = {row.key: row for row in _accelerators(table("accelerators"))}
 NAMES = _names(ACCELERATORS)

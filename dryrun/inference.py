@@ -6,10 +6,11 @@ CUDA context, communication buffers and rounding. Seconds are those of `timing`:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from . import decoding, timing
+from . import decoding, shared_memory, timing
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import GiB
 from .job import LARGEST_COUNT, Cluster, Generation
@@ -18,9 +19,12 @@ from .workload import Traced, Workload
 
 LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
 FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
+MAY_BE_GIVEN = "it may fit: the system leaves the GPU a part of the memory, and can be told to leave it more"
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
+GIVEN_TO_VLLM, GIVEN_AT_MOST = 0.9, 0.97  # of a GPU's memory: by default, and where nothing else is on it
 MOST_SLOTS = 64  # that are asked of llama.cpp: it is made for few users
 OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
+OFFERED_OF_LLAMA_CPP = ("bf16", "q8_0", "q4_k_m")  # and on machines with one memory for CPU and GPU
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,16 @@ class Served:
 
     @property
     def verdict(self) -> str:
-        room = self.cluster.memory - self.needed
-        return FITS if room >= RESERVE else MAY_FIT if room >= LEAST else NO
+        if self.size - self.needed >= RESERVE:
+            return FITS
+        if self.cluster.memory * shared_memory.most(self.cluster.gpu) - self.needed < LEAST:
+            return NO
+        return MAY_FIT if self.size - self.needed >= LEAST else MAY_BE_GIVEN
+
+    @property
+    def size(self) -> float:
+        """Bytes of each GPU that a program can use: of memory that is the computer's too, what the system leaves the GPU."""
+        return shared_memory.left(self.cluster.gpu) * self.cluster.memory
 
     @property
     def fits(self) -> bool:
@@ -79,7 +91,7 @@ class Served:
     @property
     def _room(self) -> float:
         """Bytes of each GPU that are left for caches."""
-        return max(0.0, self.cluster.memory - RESERVE - self.weights)
+        return max(0.0, self.size - RESERVE - self.weights)
 
     @property
     def users(self) -> int | None:
@@ -100,8 +112,8 @@ class Served:
         return min(int(room // each), positions or LARGEST_COUNT)
 
     @cached_property
-    def prefill(self) -> timing.Prediction:
-        """Until the first token of a batch, without a queue."""
+    def prefill(self) -> timing.Prediction | None:
+        """Until the first token of a batch, without a queue; None where only decoded tokens are predicted."""
         return self._speeds[0]
 
     @cached_property
@@ -110,8 +122,10 @@ class Served:
         return self._speeds[1]
 
     @cached_property
-    def _speeds(self) -> tuple[timing.Prediction, timing.Prediction]:
+    def _speeds(self) -> tuple[timing.Prediction | None, timing.Prediction]:
         asked = self.generation
+        if shared_memory.kind(self.cluster.gpu):
+            return None, shared_memory.token(self.traced, _decoded(asked), self.cluster.gpu, asked.weights, asked.prompt + asked.new // 2)
         return timing.generation_parts(
             asked.model.text, asked.prompt, asked.new, self.cluster.gpu,
             batch=asked.batch, weights=asked.weights, tensor=self.gpus,
@@ -127,21 +141,24 @@ class Served:
         """In words, why no speed is predicted, or ""."""
         if self.generation.weights in UNPREDICTED:
             return f"nobody published rows of weights in {self.generation.weights} that could judge it"
+        if shared_memory.kind(self.cluster.gpu):
+            return shared_memory.unpredicted(self.cluster.gpu, self.gpus, self.generation.batch, self.generation.weights)
         return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
 
     @property
     def prefill_judged(self) -> bool:
         """Whether published rows say how far the first token may be off: none has weights of 4 bits."""
-        return WEIGHT_BYTES[self.generation.weights] >= 1
+        return self.prefill is not None and WEIGHT_BYTES[self.generation.weights] >= 1
 
-    def what_fits(self) -> list[str]:
-        """What of the same model would fit: narrower weights here, or more GPUs of this kind."""
-        found = []
-        for weights in OFFERED:
+    def alternatives(self) -> list[tuple[str, Served]]:
+        """What of the same model would fit, [(option of the command, `Served`)]: narrower weights here, or more GPUs of this kind."""
+        fitting = []
+        shared = shared_memory.kind(self.cluster.gpu)
+        for weights in OFFERED_OF_LLAMA_CPP if shared else OFFERED:
             other = serve(replace(self.generation, weights=weights), self.cluster)
             if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights] and other.fits:
-                found.append(f"--weights {weights}: {other.needed / GiB:,.1f} GiB on each GPU")
-        for gpus in (2, 4, 8):
+                fitting.append((f"--weights {weights}", other))
+        for gpus in () if shared else (2, 4, 8):
             if gpus <= self.gpus:
                 continue
             try:
@@ -149,19 +166,27 @@ class Served:
             except ValueError:  # heads that do not divide
                 continue
             if more.fits:
-                found.append(f"--gpus {gpus}: {more.needed / GiB:,.1f} GiB on each")
+                fitting.append((f"--gpus {gpus}", more))
                 break
-        return found
+        return fitting
+
+    def what_fits(self) -> list[str]:
+        """The alternatives, each in a line."""
+        return [f"{option}: {other.needed / GiB:,.1f} GiB on each GPU" for option, other in self.alternatives()]
 
     def server(self) -> str:
         """A call that means the same, of vLLM, or of llama.cpp for its formats: there one cache is for all sequences."""
+        if shared_memory.kind(self.cluster.gpu):  # for one reader
+            return f"llama-server --model MODEL.gguf --ctx-size {self.tokens} --parallel 1"
         if self.generation.weights in OF_LLAMA_CPP:
             split = " --split-mode tensor" if self.gpus > 1 else ""
             seqs = max(1, min(self.users or self.generation.batch, MOST_SLOTS))
             return f"llama-server --model MODEL.gguf{split} --ctx-size {self.tokens * seqs} --parallel {seqs}"
         split = f" --tensor-parallel-size {self.gpus}" if self.gpus > 1 else ""
         seqs = max(1, min(self.users or self.generation.batch, 1024))
-        return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}"
+        share = math.ceil(100 * (self.weights + seqs * self.cache(self.tokens) + LEAST) / self.size) / 100
+        given = f" --gpu-memory-utilization {min(share, GIVEN_AT_MOST)}" if share > GIVEN_TO_VLLM else ""
+        return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}{given}"
 
 
 def serve(generation: Generation, cluster: Cluster) -> Served:
@@ -169,6 +194,11 @@ def serve(generation: Generation, cluster: Cluster) -> Served:
     if cluster.nodes > 1:
         raise ValueError(f"gpus={cluster.gpus}: tensor parallelism is predicted inside a node: take {cluster.gpus_per_node} or fewer")
     generation.check(cluster)
-    return Served(generation, cluster, traced(Workload(generation.model.text, generation.batch, 1, kind="decode", compiled=True)))
+    return Served(generation, cluster, traced(_decoded(generation)))
+
+
+def _decoded(generation: Generation) -> Workload:
+    """One token of each sequence."""
+    return Workload(generation.model.text, generation.batch, 1, kind="decode", compiled=True)
 
 

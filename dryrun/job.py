@@ -108,7 +108,8 @@ def model(given: str | Path | Model) -> Model:
     given = str(given)
     if not given:
         raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
-    if given.partition(":")[0] in config_file.OF_KIND and ":" in given or ":" in given and "=" in given and not Path(given).exists():
+    sized = "=" in given or given.partition(":")[0] in config_file.OF_KIND and not given.partition(":")[2][:1].isdigit()  # "qwen3:8b" is a name
+    if ":" in given and sized and not Path(given).exists():
         return Model(given, families.of_words(given))
     if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
         return Model(given, models.known(given))
@@ -116,8 +117,10 @@ def model(given: str | Path | Model) -> Model:
     values, text = config_file.read_values(path), path.read_text(encoding="utf-8").strip()
     if not profiles.has(text):
         config_file.needs_tracing()
-        config, _ = config_file.language_model(config_file.read_config(values, path))
-        config_file.class_of(config, path)
+        config, left_out = config_file.language_model(config_file.read_config(values, path))
+        model_class = config_file.class_of(config, path)
+        if not left_out and not models.stored_in(text) and (name := profiles.same_as(model_class, config)):
+            text = name
     return Model(given, text)
 
 
@@ -255,6 +258,7 @@ class Cluster:
       reach a part of their slot. Without `network` each GPU has the share that it has in published clusters of its generation
     - `adapters`: of a node, where `network` is given
     - `host_memory_gb`: GB of each node's own memory; without it no strategy with offload fits
+    - `memory_gb`: GB of a machine whose GPU shares the computer's memory, such as a Mac, where it is not the size that the table has
     """
 
     gpu: hardware.Accelerator
@@ -264,12 +268,13 @@ class Cluster:
     network: float | str | None = None
     adapters: int = 1
     host_memory_gb: float | None = None
+    memory_gb: float | None = None
 
     if TYPE_CHECKING:  # it takes a name too, and holds the object
 
         def __init__(
             self, gpu: hardware.Accelerator | str, gpus: int = 1, gpus_per_node: int = 8, link: float | str | None = None,
-            network: float | str | None = None, adapters: int = 1, host_memory_gb: float | None = None,
+            network: float | str | None = None, adapters: int = 1, host_memory_gb: float | None = None, memory_gb: float | None = None,
         ) -> None: ...  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -286,6 +291,10 @@ class Cluster:
             raise ValueError(f"adapters={self.adapters}: of which network? Give it too, such as network='100 GbE'")
         if self.host_memory_gb is not None and not 0 < self.host_memory_gb < math.inf:
             raise ValueError(f"host_memory_gb={self.host_memory_gb}: give GB above 0")
+        if self.memory_gb is not None and not self.gpu.shares_memory:
+            raise ValueError(f"memory_gb={self.memory_gb}: {self.gpu.label} has memory of its own: leave it out")
+        if self.memory_gb is not None and not 0 < self.memory_gb < math.inf:
+            raise ValueError(f"memory_gb={self.memory_gb}: give GB above 0")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
             what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"
@@ -300,8 +309,15 @@ class Cluster:
         return min(self.gpus, self.gpus_per_node)
 
     @property
+    def label(self) -> str:
+        """The GPU's name with its memory."""
+        return self.gpu.label if self.memory_gb is None else f"{self.gpu.label.rpartition(' ')[0]} {self.memory_gb:g}GB"
+
+    @property
     def memory(self) -> float:
         """Bytes of each GPU that a program can use, as nvidia-smi shows them."""
+        if self.memory_gb is not None:
+            return self.memory_gb * hardware.GiB
         return self.gpu.bytes  # type: ignore[return-value]
 
 

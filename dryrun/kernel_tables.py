@@ -50,10 +50,10 @@ def product(gpu: Processor, precision: str, rows: int) -> Alone:
 def level(gpu: Processor, precision: str) -> float:
     """How much of its peak a large product reaches on this GPU, as a multiple of what it does on an H100: of Hopper and data-center
     Blackwell with tables of their own, which differ in how far their peaks can be reached. Of all others 1."""
-    mine, reference = _read().get(SAME_CHIP.get(gpu.name, gpu.name)), _read()[LIKE_HBM["hopper"]]
-    if not mine or gpu.architecture not in LIKE_HBM or gpu.memory_type:
+    table, reference = _read().get(SAME_CHIP.get(gpu.name, gpu.name)), _read()[LIKE_HBM["hopper"]]
+    if not table or gpu.architecture not in LIKE_HBM or gpu.memory_type:
         return 1.0
-    return mine["large products"][precision] / reference["large products"][precision]
+    return table["large products"][precision] / reference["large products"][precision]
 
 
 def attention(gpu: Processor, head: int) -> tuple[float, float]:

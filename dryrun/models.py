@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,15 +107,24 @@ def names() -> list[str]:
 
 def known(name: str) -> str:
     """The name in the table of a model that somebody calls `name`; ValueError with the nearest names if there is none."""
-    given = str(name).lower().replace("_", "-").rpartition("/")[2]  # without the publisher
-    for wanted in (given, _bare(given)):
+    given = re.sub(r"[\s_:]+", "-", str(name).lower().strip().rpartition("/")[2])  # without the publisher; "Llama 3.3 70B", "qwen3:8b"
+    for wanted in (given, _bare(given), _closed(given)):
         for row, values in _table().items():
             published = values["source"].partition("/blob/")[0].rpartition("/")[2].lower()
-            if wanted in (row, *values.get("aliases", ()), published, _bare(published)):
+            called = (row, *values.get("aliases", ()), published, _bare(published))
+            if wanted in called or wanted in map(_closed, called):
                 return row
-    close = difflib.get_close_matches(wanted, names(), 3, 0.4)
+    near: dict[str, str] = {}  # of each model the spelling that is nearest
+    for spelled in difflib.get_close_matches(_bare(given), names(), 9, 0.4):
+        near.setdefault(next(row for row, values in _table().items() if spelled in (row, *values.get("aliases", ()))), spelled)
+    close = list(near.values())[:3]
     meant = f"did you mean {', '.join(close)}?" if close else f"choose one of {', '.join(_table())}"
     raise ValueError(f"model {str(name)[:60]!r} is not known: {meant} Or give a config.json.")
+
+
+def _closed(name: str) -> str:
+    """The name without what separates its words: "llama-3.1-8b" and "llama3.1-8b" are one."""
+    return re.sub(r"[-.](?=\D)|(?<=\D)-", "", name)
 
 
 def _bare(name: str) -> str:

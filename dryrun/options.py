@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import re
 import sys
 from functools import cache
 from typing import NoReturn
@@ -32,6 +33,17 @@ def _above_zero(text: str, meant: str = "a number above 0") -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text[:30]!r}: give {meant}")
     return value
+
+
+AMOUNTS = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9, "t": 1e12, "trillion": 1e12}
+
+
+def _amount(text: str) -> float:
+    """A number with K, M, B or T behind it, or thousand to trillion: 20B, 1.5 million."""
+    found = re.fullmatch(rf"\s*([\d.,_]+)\s*({'|'.join(AMOUNTS)})\s*", text.lower())
+    if not found:
+        return _above_zero(text, "a number above 0, such as 1e9 or 20B")
+    return _above_zero(found[1]) * AMOUNTS[found[2]]
 
 
 def _positive(text: str) -> int:
@@ -80,6 +92,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--gpu", required=name != "train", help="rtx-4090, l4, t4, a100-sxm4-80, ... (`dryrun gpus`)")
     group.add_argument("--gpus", type=_positive, default=1, help="how many (default: 1)")
     if name == "infer":
+        group.add_argument("--memory", type=_above_zero, metavar="GB", help="of a Mac, GB10 or Strix Halo, where CPU and GPU share it (default: the largest sold)")
         return
     group.add_argument("--gpus-per-node", type=_positive, default=8, help="(default: 8)")
     group.add_argument("--link", type=_link, metavar="GB/S", help="between GPUs of a node, in one direction: measured, or a name")
@@ -93,7 +106,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
     group.add_argument("--machine", metavar="FILE", help="rates of this machine, by dryrun bench --json; in place of --gpu")
     group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
-    group.add_argument("--tokens", type=_above_zero, metavar="N", help="hours for so many tokens, such as 1e9")
+    group.add_argument("--tokens", type=_amount, metavar="N", help="hours for so many tokens, such as 1e9 or 20B")
     group.add_argument("--rows", type=_positive, metavar="N", help="hours for so many examples, each of --length tokens")
     group.add_argument("--epochs", type=_above_zero, default=1.0, help="how often, with --tokens or --rows (default: 1)")
     group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens or --rows: the cost")

@@ -162,14 +162,14 @@ def _options(
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
         raise ValueError(f"model {full.model[:40]!r}: {name} is no language model: plan() takes those")
     with _tracing(full):
-        what = traced(full)
+        trace = traced(full)
     families: dict[str, list[Option]] = {}
-    for found in rows(full, here, what, precision, rank):
-        if only not in (None, found.name) or method not in ("full", _method(found.workload)):
+    for row in rows(full, here, trace, precision, rank):
+        if only not in (None, row.name) or method not in ("full", _method(row.workload)):
             continue
         # Adapters name layers that this model does not have, or nothing can trace the step here: no row.
         with contextlib.suppress(ValueError, ModuleNotFoundError):
-            families.setdefault(found.family, []).append(_option(found, host))
+            families.setdefault(row.family, []).append(_option(row, host))
     families = {name: members for name, members in families.items() if members}
     if not families:
         raise ValueError(
@@ -197,16 +197,16 @@ def seconds(size: float, link: str, adapters: int = 1) -> float:
     return size / bytes_per_second(link, adapters)
 
 
-def _option(found: Row, host_memory: float | None) -> Option:
-    what = traced(found.workload)
+def _option(row: Row, host_memory: float | None) -> Option:
+    trace = traced(row.workload)
     return Option(
-        found.name,
-        found.reason,
-        found.workload,
-        found.setting,
-        device_memory.needed(what, found.workload, found.setting, timing.fitted()["memory"]),
-        timing.prediction(what, found.workload, found.setting),
-        found.host_bytes * what.parameters / found.setting.nodes,
+        row.name,
+        row.reason,
+        row.workload,
+        row.setting,
+        device_memory.needed(trace, row.workload, row.setting, timing.fitted()["memory"]),
+        timing.prediction(trace, row.workload, row.setting),
+        row.host_bytes * trace.parameters / row.setting.nodes,
         host_memory,
     )
 

@@ -140,6 +140,24 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(bz2.decompress(path.read_bytes()))
 
 
+def same_as(model_class: type, config: Any) -> str:
+    """The name of the model that has a profile of its own and this transformers class and configuration; "" where there is none."""
+    asked = _decisive(config)
+    for name in names():
+        if not families.member_of(name) and facts(name)["class"] == model_class.__name__ and _decisive(models.configuration(name)[1]) == asked:  # type: ignore[index]
+            return name
+    return ""
+
+
+def _decisive(config: Any) -> dict[str, Any]:
+    """The fields of a configuration that may change what a step runs: those that its class knows, without what all families ignore."""
+    known = type(config)().to_dict().keys() - families.IGNORED
+    fields = {name: value for name, value in config.to_dict().items() if name in known}
+    if isinstance(ropes := fields.get("rope_parameters"), dict):
+        fields["rope_parameters"] = {name: value for name, value in ropes.items() if name != "rope_theta"}
+    return fields
+
+
 def names() -> list[str]:
     """Models of the table that have a profile, of their own or of their family."""
     return [name for name in models.configurations() if has(name)]

@@ -26,7 +26,7 @@ from torch.distributed.tensor.parallel import (
 )
 from transformers import AutoModel
 
-from . import tracing
+from . import strategies, tracing
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -46,7 +46,6 @@ STRATEGIES = {
 }
 SHARDED = ("fsdp2", "fsdp2_keep", "hsdp", "tp_fsdp2")
 SPLIT = ("tp", "tp_fsdp2")
-MiB = 2**20
 
 
 def device_mesh(strategy: str, ranks: int, shard: int | None, tensor: int | None) -> tuple[DeviceMesh, dict[str, str]]:
@@ -152,22 +151,15 @@ def make_optimizer(model: PreTrainedModel, make: Callable[[Any], torch.optim.Opt
 class Buckets:
     """What DistributedDataParallel does with gradients; its own reducer takes no fake tensors.
 
-    Buckets of `cap` bytes, the first one smaller, in the order in which gradients come. A full bucket is all-reduced. By
+    A full bucket of `strategies.buckets` is all-reduced. By
     default the buckets are copies of the gradients. `tests/dryrun/test_ranks.py` compares with DDP itself.
     """
 
-    def __init__(self, model: torch.nn.Module, group: dist.ProcessGroup, view: bool = False, cap: int = 25 * MiB, first: int = MiB) -> None:
+    def __init__(self, model: torch.nn.Module, group: dist.ProcessGroup, view: bool = False) -> None:
         self.group, self.view, self.active = group, view, True
         parameters = [p for p in reversed(list(model.parameters())) if p.requires_grad]
-        members: list[list[torch.nn.Parameter]]
-        members, size, limit = [[]], 0, first
-        for parameter in parameters:
-            members[-1].append(parameter)
-            size += parameter.nbytes
-            if size >= limit:
-                members.append([])
-                size, limit = 0, cap
-        self.members = [bucket for bucket in members if bucket]
+        filled = strategies.buckets([parameter.nbytes for parameter in parameters])
+        self.members = [[parameters[place] for place in bucket] for bucket in filled]
         self.flat = [torch.empty(sum(p.numel() for p in bucket), dtype=bucket[0].dtype) for bucket in self.members]
         self._place: dict[torch.nn.Parameter, tuple[int, int]] = {}
         for number, bucket in enumerate(self.members):

@@ -77,8 +77,8 @@ def _largest(categories: dict[str, float]) -> str:
 
 def _cause(option: Option, first: Option) -> str:
     """What takes more of its time than of the first option's."""
-    mine, other = option.prediction.parts, first.prediction.parts
-    part = max(mine, key=lambda name: mine[name] - other[name])
+    parts, parts_of_first = option.prediction.parts, first.prediction.parts
+    part = max(parts, key=lambda name: parts[name] - parts_of_first[name])
     if part == "communication" and option.setting.pipeline > 1:
         return "its stages wait for each other"
     return CAUSES[part]

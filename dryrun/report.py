@@ -7,12 +7,11 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import communication, launch, models, timing
-from .answer import usable
+from . import communication, launch, models, shared_memory, timing
+from .answer import counts_as_fp16, usable
 from .device_memory import NAMES
 from .hardware import GiB
 from .inference import NO
-from .roofline import BEFORE_AMPERE, processor
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -32,7 +31,7 @@ def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] 
     batch = f"{now.workload.batch // 2} x 2" if pairs else now.workload.batch
     yield f"{batch} x {now.workload.length:,} tokens on {count}{gpu.label}"
     yield from said_of_model(now.workload.model)
-    if "bfloat16" in (now.workload.weights, now.workload.autocast) and processor(now.setting.gpu).architecture in BEFORE_AMPERE:
+    if counts_as_fp16(now):
         yield f"{gpu.label} has no bf16: counted as fp16, which takes as long and needs a loss scaler"
     yield ""
     yield f"{'Memory at the peak':24}{'GiB':>10}"
@@ -88,7 +87,7 @@ def _change(now: Answer, what: str, option: str, then: Answer) -> str:
     saved = (now.needed.expected - then.needed.expected) / GiB
     speed = f"{faster:.2f}x as fast" if faster >= 1 else f"{1 / faster:.2f}x slower"
     memory = f"{abs(saved):,.1f} GiB {'less' if saved >= 0 else 'more'}"
-    return f"  {what:26} {speed}, {memory}, {'fits' if then.fits else 'does not fit'}   ({option})"
+    return f"  {what:26} {speed}, {memory}, {then.verdict.partition(':')[0].removeprefix('it ')}   ({option})"
 
 
 def said_of_model(model: str) -> Iterator[str]:
@@ -141,7 +140,8 @@ def bill(now: Answer, tokens: float, price: float | None) -> Iterator[str]:
 def errors() -> Iterator[str]:
     """The errors of predictions on published rows whose source the constants had not seen, by class: what low and high come from."""
     yield f"{'':34}{'rows':>6}{'sources':>9}{'median':>9}{'p90':>8}"
-    for klass, by_source in timing.fitted()["errors"].items():
+    of_machines = {f"decoding, {kind}": known["errors"] for kind, known in shared_memory.fitted().items()}
+    for klass, by_source in (timing.fitted()["errors"] | of_machines).items():
         off = sorted(100 * abs(math.exp(error) - 1) for found in by_source.values() for error in found)
         tail = off[min(len(off) - 1, math.ceil(0.9 * len(off)) - 1)]
         yield f"{klass:34}{len(off):6}{len(by_source):9}{statistics.median(off):8.1f}%{tail:7.1f}%"
@@ -178,19 +178,21 @@ def served(found: Served) -> Iterator[str]:
     asked, cluster = found.generation, found.cluster
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
     yield f"{models.title(asked.model.text)}, {found.traced.parameters / 1e9:,.3g} billion parameters, weights in {asked.weights}, KV cache in 16 bits"
-    yield f"{asked.batch} x {asked.prompt:,} tokens of prompt, {asked.new:,} new, on {count}{cluster.gpu.label}"
+    yield f"{asked.batch} x {asked.prompt:,} tokens of prompt, {asked.new:,} new, on {count}{cluster.label}"
     yield from said_of_model(asked.model.text)
     yield ""
     yield f"{'On each GPU':24}{'GiB':>10}"
     yield f"{'weights':24}{found.weights / GiB:10,.2f}"
     yield f"{'KV cache':24}{asked.batch * found.cache(found.tokens) / GiB:10,.2f}"
-    yield f"{'of the GPU':24}{cluster.memory / GiB:10,.2f}   {found.verdict}"
+    yield f"{'of the GPU':24}{found.size / GiB:10,.2f}   {found.verdict}"
+    if found.size < cluster.memory:
+        yield f"{'':24}{'':10}   the system leaves it {found.size / cluster.memory:.0%} of {cluster.memory / GiB:,.0f} GiB, unless told otherwise"
     if found.verdict == NO:
         for line in found.what_fits() or ["nothing of fp8, int4-128 and up to 8 of these GPUs"]:
             yield f"  would fit: {line}"
         return
     yield ""
-    if found.users is not None:
+    if found.users is not None and not cluster.gpu.shares_memory:  # llama.cpp writes for one reader there
         yield f"{'sequences at once':24}{found.users:10,}   of {found.tokens:,} tokens each, by the room for their caches"
     if found.longest is not None:
         yield f"{'longest context':24}{found.longest:10,}   tokens, one sequence"
@@ -199,12 +201,20 @@ def served(found: Served) -> Iterator[str]:
         yield f"No speed: {found.unpredicted}."
         return
     first, each = found.prefill, found.decode
-    band = f"{first.low:.3g} to {first.high:.3g}" if found.prefill_judged else "unjudged: nobody published such weights"
-    yield f"{'seconds to first token':24}{first.seconds:10.3g}   {band}, without a queue"
-    yield f"{'tokens/s, all users':24}{asked.batch / each.seconds:10,.0f}   {asked.batch / each.high:,.0f} to {asked.batch / each.low:,.0f}"
+    if first:
+        band = f"{first.low:.3g} to {first.high:.3g}" if found.prefill_judged else "unjudged: nobody published such weights"
+        yield f"{'seconds to first token':24}{first.seconds:10.3g}   {band}, without a queue"
+    else:
+        yield f"{'seconds to first token':24}{'':10}   not predicted: hardly published of such machines"
+    rate, low, high = (_rate(asked.batch / value) for value in (each.seconds, each.high, each.low))
+    yield f"{'tokens/s, all users':24}{rate:>10}   {low} to {high}"
     if asked.batch > 1:
         yield f"{'tokens/s, each user':24}{1 / each.seconds:10,.1f}   {1 / each.high:,.1f} to {1 / each.low:,.1f}"
     yield f"{'bound by':24}{each.bound:>10}"
     yield ""
     yield f"To serve it: {found.server()}"
     yield "Predicted, not measured: dryrun validate prints the errors on published measurements."
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}"

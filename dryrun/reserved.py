@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from . import strategies
 from .allocator import MIB, Allocator, Block, OutOfMemory
 from .storage_log import MADE, Storages
 
@@ -14,6 +15,7 @@ STEPS = 2
 # A workspace of cuBLAS, on Hopper and elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp). Our H100 and H200 held two.
 WORKSPACES, OF_HOPPER, WORKSPACE = 2, 32 * MIB, 8 * MIB + 128 * 1024
 OF_LOGITS = ("activations", "temporaries")  # categories that they are in
+APART, VIEWS = "apart", "views"  # DDP's buckets beside the gradients, or the gradients are views of them
 TRAINED = "trained"  # a key of the factors
 
 
@@ -32,15 +34,17 @@ def replay(
     factors: Mapping[str, float] | None = None,
     unmade: Collection[int] = (),
     workspace: int = WORKSPACE,
+    buckets: str = "",
     limit: int | None = None,
 ) -> Peak | None:
     """The peaks of a job's steps on a GPU that has `limit` bytes for them; None where they run out of memory.
 
     factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters" for weights with a gradient.
     unmade: bytes of the activations and temporaries that the job does not make: logits. workspace: bytes of one workspace of cuBLAS.
+    buckets: those of DDP, APART or VIEWS; "" for a job without.
     """
     try:
-        return _Job(storages, factors or {}, unmade, Allocator(limit)).run(accumulation, workspace)
+        return _Job(storages, factors or {}, unmade, Allocator(limit)).run(accumulation, workspace, buckets)
     except OutOfMemory:
         return None
 
@@ -55,7 +59,7 @@ class _Job:
         """Bytes of each storage, None for one that is not made."""
         made = self.storages.made
         trained = Counter(size for size, category in made if category == "gradients")
-        weights = {size for size, category in made if category == "parameters"}
+        of_gradients = set(trained)
         backward = self.storages.events[: self.storages.ends[0]].count(MADE)
         found: list[int | None] = []
         for number, (size, category) in enumerate(made):
@@ -63,19 +67,21 @@ class _Job:
             if category == "parameters" and trained[size] > 0:
                 trained[size] -= 1
                 factor = factors.get(TRAINED, factor)
-            # In the backward pass one of a weight's size may be its gradient.
-            gone = category in OF_LOGITS and size in unmade and not (size in weights and number >= backward)
+            # In the backward pass one of a trained weight's size may become its gradient.
+            gone = category in OF_LOGITS and size in unmade and not (size in of_gradients and number >= backward)
             found.append(None if gone else round(size * factor))
         return found
 
-    def run(self, accumulation: int, workspace: int) -> Peak:
+    def run(self, accumulation: int, workspace: int, buckets: str) -> Peak:
         *_, state, forward, backward, step, end = self.storages.sections()
         self._make(range(state))  # nothing is freed before the forward pass: an event is a storage
         for _ in range(WORKSPACES):
             self.allocator.take(workspace)
+        for size in self._buckets() if buckets else []:  # DDP makes them when it takes the model
+            self.allocator.take(size)
         for number in range(STEPS):
             for micro_batch in range(min(accumulation, 2)):  # those after the second one are like it
-                self._events(forward, step, forward, summed=micro_batch > 0)
+                self._events(forward, step, forward, summed=micro_batch > 0 or buckets == VIEWS)
             if number == 0:
                 self._make(range(state, forward))
             self._events(step, end, forward + self.storages.events[forward:step].count(MADE))
@@ -84,7 +90,7 @@ class _Job:
         return Peak(self.allocator.most_allocated, self.allocator.most, self.allocator.most_asked)
 
     def _events(self, start: int, end: int, born: int, summed: bool = False) -> None:
-        """summed: gradients are added to those that are there."""
+        """summed: gradients are added to those that are there, or copied into a bucket."""
         for event in self.storages.events[start:end]:
             if event != MADE:
                 self._free(event)
@@ -94,6 +100,12 @@ class _Job:
             else:
                 self._make([born])
             born += 1
+
+    def _buckets(self) -> list[int]:
+        """Bytes of each of DDP's."""
+        made = zip(self.sizes, self.storages.made, strict=True)
+        sizes = [size for size, (_, category) in made if size and category == "gradients"]
+        return [sum(sizes[place] for place in bucket) for bucket in strategies.buckets(sizes)]
 
     def _make(self, numbers: Collection[int]) -> None:
         for number in numbers:

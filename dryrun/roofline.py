@@ -85,6 +85,8 @@ def processor(gpu: str | hardware.Accelerator) -> Processor:
 @lru_cache(maxsize=256)
 def _processor(key: str) -> Processor:
     row = hardware.ACCELERATORS[key]
+    if row.shares_memory:
+        raise ValueError(f"gpu={row.key!r}: no time is predicted but of text for one reader, by `dryrun infer`: hardly anything else was published. {MEMORY_ALONE}")
     needed = {"peak in 16 bits": row.half, "peak in fp32": row.get("fp32"), "bandwidth": row.get("bandwidth")}
     missing = [what for what, value in needed.items() if not value]
     if missing:
@@ -131,6 +133,11 @@ def _held_back(row: hardware.Accelerator) -> int:
     if row.half / row.get("fp32") < (4.5 if row.family == "turing" else 2.5):
         return HALF_RATE
     return POWER_LIMITED if row.get("tdp") and row.get("tdp") <= POWER_LIMIT else FULL
+
+
+def half_precision(gpu: str) -> str:
+    """The 16-bit format that a GPU computes in: bf16, or fp16 before Ampere."""
+    return "fp16" if hardware.accelerator(gpu).family in BEFORE_AMPERE else "bf16"
 
 
 @lru_cache(maxsize=200_000)

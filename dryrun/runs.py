@@ -65,24 +65,24 @@ class Run:
         return parts(self.facts, kernels, update, self.token, constants)
 
 
-def run_of(what: Traced, workload: Workload, setting: Setting) -> Run:
+def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
     gpu = processor(setting.gpu)
-    kernels: Mapping[Kernel, float] = what.kernels.counts
+    kernels: Mapping[Kernel, float] = trace.kernels.counts
     if workload.fused_loss:
-        kernels = with_loss_kernels(what, workload, kernels, LOSS_BYTES, 1)
+        kernels = with_loss_kernels(trace, workload, kernels, LOSS_BYTES, 1)
     elif setting.eager_loss:
-        kernels = with_loss_kernels(what, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
+        kernels = with_loss_kernels(trace, workload, kernels, EAGER_LOSS_BYTES, EAGER_LOSS_KERNELS)
     decodes = workload.kind == "decode"
     engine = decodes and setting.host in decoding.ENGINES
-    kernels = communication.of_rank(kernels, setting, what, workload)
+    kernels = communication.of_rank(kernels, setting, trace, workload)
     narrow = decodes or (workload.kind == "forward" and setting.weight_bytes < 2)
-    dispatched = _dispatched(what) / setting.pipeline
+    dispatched = _dispatched(trace) / setting.pipeline
     facts = Facts(
         dispatched if setting.host == "eager" else 0.0,
         dispatched if setting.host == "script" else 0.0,
         dispatched if setting.host == "megatron" else 0.0,
-        what.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0,
-        *communication.of_step(what, workload, setting),
+        trace.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0,
+        *communication.of_step(trace, workload, setting),
         setting.accumulation,
         communication.bubble(setting),
         setting.gpus > 1,
@@ -96,9 +96,9 @@ def run_of(what: Traced, workload: Workload, setting: Setting) -> Run:
         workload,
         setting,
         roofline.rows(kernels, gpu, _peak(setting), setting.weight_bytes if narrow else None, setting.attention),
-        roofline.rows(optimizer_kernels(what, workload, setting), gpu),
+        roofline.rows(optimizer_kernels(trace, workload, setting), gpu),
         facts,
-        decoding.token(what, workload, setting) if engine else decoding.Token(),
+        decoding.token(trace, workload, setting) if engine else decoding.Token(),
     )
 
 
@@ -166,28 +166,28 @@ def _weights(kernels: Mapping[Kernel, float]) -> float:
     return found
 
 
-def _dispatched(what: Traced) -> float:
+def _dispatched(trace: Traced) -> float:
     """Operators that the CPU handles in a step, in those that launch. Autograd's C++ handles views quickly."""
     return sum(
         count * (1 if launches else FREE_DISPATCH)
-        for (phase, launches), count in what.kernels.dispatched.items()
+        for (phase, launches), count in trace.kernels.dispatched.items()
         if launches or phase != "backward"
     )
 
 
-def with_loss_kernels(what: Traced, workload: Workload, kernels: Mapping[Kernel, float], times: int, launches: int) -> dict[Kernel, float]:
+def with_loss_kernels(trace: Traced, workload: Workload, kernels: Mapping[Kernel, float], times: int, launches: int) -> dict[Kernel, float]:
     """The kernels of a step whose loss moves the logits, in 16 bits, so many times."""
-    logits = 2 * workload.batch * workload.length * what.vocabulary
-    kept = {
+    logits = 2 * workload.batch * workload.length * trace.vocabulary
+    changed_kernels = {
         kernel: count
         for kernel, count in kernels.items()
         if not (kernel.kind == "memory" and kernel.bytes > 1.5 * logits)
     }
-    kept[Kernel("backward", "memory", "bfloat16", 0, (), times * logits, launches)] = 1
-    return kept
+    changed_kernels[Kernel("backward", "memory", "bfloat16", 0, (), times * logits, launches)] = 1
+    return changed_kernels
 
 
-def optimizer_kernels(what: Traced, workload: Workload, setting: Setting) -> dict[Kernel, float]:
+def optimizer_kernels(trace: Traced, workload: Workload, setting: Setting) -> dict[Kernel, float]:
     """The kernels of the optimizer's step on one rank."""
     if workload.kind != "train" or not setting.optimizer:
         return {}
@@ -198,15 +198,15 @@ def optimizer_kernels(what: Traced, workload: Workload, setting: Setting) -> dic
         moved *= 40 / 28
     elif workload.weights != "float32" and setting.strategy != "fsdp2" and not setting.state:
         moved *= 0.5  # 16-bit weights and states
-    size = round(moved * what.trainable / ranks)
-    found: dict[Kernel, float] = {Kernel("optimizer", "memory", "float32", 0, (), size, max(1, round(launches * what.tensors))): 1}
-    return {**found, **newton_schulz(what, ranks)} if chosen.orthogonalizes else found
+    size = round(moved * trace.trainable / ranks)
+    kernels: dict[Kernel, float] = {Kernel("optimizer", "memory", "float32", 0, (), size, max(1, round(launches * trace.tensors))): 1}
+    return {**kernels, **newton_schulz(trace, ranks)} if chosen.orthogonalizes else kernels
 
 
-def newton_schulz(what: Traced, ranks: int) -> Mapping[Kernel, float]:
+def newton_schulz(trace: Traced, ranks: int) -> Mapping[Kernel, float]:
     """The products of Muon, in bf16, on a matrix of n x m with n <= m: X X^T, its square, and their sum times X."""
     found: Counter[Kernel] = Counter()
-    for shape, count in what.matrices.items():
+    for shape, count in trace.matrices.items():
         n, m = sorted(shape)
         for product in ((n, n, m, 1), (n, n, n, 1), (n, m, n, 1)):
             rows, columns, inner, _ = product

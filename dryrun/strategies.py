@@ -6,6 +6,7 @@ This is the formula. `ranks` runs PyTorch's own sharding code on fake ranks, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 PARAMETERS, GRADIENTS, OPTIMIZER = "parameters", "gradients", "optimizer"
@@ -77,9 +78,24 @@ STRATEGIES = {
         published=False,
     ),
 }
+# Of DistributedDataParallel, in bytes: a bucket is full from here on (torch/nn/parallel/distributed.py).
+FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20
 ALONE_ON_A_GPU = Strategy("one GPU", "nothing to send", (), ())
 
 
 def strategy(name: str) -> Strategy:
     """By the name of `STRATEGIES`, or "" for what has one rank."""
     return STRATEGIES[name] if name else ALONE_ON_A_GPU
+
+
+def buckets(sizes: Sequence[int]) -> list[list[int]]:
+    """The places of gradients in DDP's buckets. sizes: bytes of each gradient, in the order in which they come."""
+    filled: list[list[int]] = [[]]
+    size, limit = 0, FIRST_BUCKET
+    for place, more in enumerate(sizes):
+        if size >= limit:
+            filled.append([])
+            size, limit = 0, BUCKET
+        filled[-1].append(place)
+        size += more
+    return filled if sizes else []

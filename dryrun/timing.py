@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,7 +25,7 @@ from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import Accelerator, accelerator
 from .optimizers import optimizer
 from .roofline import processor
-from .runs import LAUNCH_BOUND, run_of, waits
+from .runs import LAUNCH_BOUND, Run, run_of, waits
 from .runs import klass as klass_of_run
 from .setting import Setting
 from .strategies import strategy
@@ -148,31 +149,49 @@ def generation_parts(
     setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="",
                       host="llama.cpp" if weights in OF_LLAMA_CPP else "server", link=link_peak(gpu) if tensor > 1 else 0.0,
                       weight_bytes=WEIGHT_BYTES[weights], whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
-    what = traced(decode)
-    first, each = prediction(traced(prefill), prefill, setting), prediction(what, decode, replace(setting, precision=weights))
-    read = what.weight_bytes * setting.weight_bytes + what.cache(setting.context) * batch
+    trace = traced(decode)
+    first, each = prediction(traced(prefill), prefill, setting), prediction(trace, decode, replace(setting, precision=weights))
+    read = trace.weight_bytes * setting.weight_bytes + trace.cache(setting.context) * batch
     soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
     return first, replace(each, low=max(each.low, soonest))
 
 
-def prediction(what: Traced, workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Prediction:
+def prediction(trace: Traced, workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Prediction:
     """The `Prediction` of one traced workload on one setting."""
-    run = run_of(what, workload, setting)
-    parts = run.parts(constants or fitted()["constants"])
+    run = run_of(trace, workload, setting)
+    constants = constants or fitted()["constants"]
+    parts = run.parts(constants)
     seconds = sum(parts.values())
     klass = klass_of_run(run, waits(parts))
     low, high = band(klass)
-    flops = sum(
-        count * kernel.flops for kernel, count in what.kernels.counts.items() if kernel.phase != "recomputation"
-    )
+    bound = "launches" if klass == LAUNCH_BOUND else "communication" if _waits_for_links(run, constants, seconds) else _largest(parts)
+    flops = model_flops(trace, workload)
     split = setting.tensor * setting.pipeline * setting.sequence  # GPUs that work on the same sequences
     peak = processor(setting.gpu).half * split
     tokens = workload.batch * max(1, workload.length) * setting.accumulation
     ranks = max(1, setting.gpus // split)
     return Prediction(
-        seconds, seconds * low, seconds * high, "launches" if klass == LAUNCH_BOUND else _largest(parts), tokens * ranks / seconds,
+        seconds, seconds * low, seconds * high, bound, tokens * ranks / seconds,
         flops * setting.accumulation / seconds / peak, klass, parts, is_judged(workload, setting),
     )  # fmt: skip
+
+
+def _waits_for_links(run: Run, constants: dict[str, float], seconds: float) -> bool:
+    """Whether faster links would help most: what is sent beside a computation decides where it takes longer, however long both take."""
+    faster = run.parts(constants | {"link": constants["link"] * 1.1})
+    return seconds - sum(faster.values()) > seconds * (1 - 1 / 1.1) / 2
+
+
+def model_flops(trace: Traced, workload: Workload) -> float:
+    """FLOPs of a micro-batch without recomputation, those that MFU counts."""
+    of: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for kernel, count in trace.kernels.counts.items():
+        of[kernel.phase, kernel.kind] += count * kernel.flops
+    again = sum(flops for (phase, _), flops in of.items() if phase == "recomputation")
+    if workload.four_bit and workload.checkpointing == 1:  # inside the 4-bit function autograd is off: the trace calls its recomputation backward
+        output_layer = 2 * workload.batch * workload.length * trace.vocabulary * trace.width
+        again += max(0, of["forward", "product"] - output_layer - of["recomputation", "product"])
+    return sum(of.values()) - again
 
 
 def is_judged(workload: Workload, setting: Setting) -> bool:
@@ -202,9 +221,9 @@ def band(klass: str, without: str | None = None) -> tuple[float, float]:
             for error in found
         ]
 
-    mine = of([klass])
-    enough = len(mine) >= FEWEST and len(known[klass]) >= FEWEST_SOURCES
-    return factors(mine if enough else of(name for name in known if name != LAUNCH_BOUND))
+    own = of([klass])
+    enough = len(own) >= FEWEST and len(known[klass]) >= FEWEST_SOURCES
+    return factors(own if enough else of(name for name in known if name != LAUNCH_BOUND))
 
 
 def factors(errors: list[float]) -> tuple[float, float]:
@@ -227,8 +246,8 @@ def _ratio_errors(first: Workload, second: Workload) -> list[float]:
     """Errors of published pairs that differ in the same thing; where these are few, of all whose kernels stay alike."""
     known = fitted()["ratio_errors"]
     changes = {PUBLISHED_AS.get(name) for name, value in vars(first).items() if value != vars(second)[name]}
-    mine = [error for change in changes for error in known.get(change, ())]
-    return mine if len(mine) >= FEWEST else [error for change in ALIKE for error in known.get(change, ())]
+    errors = [error for change in changes for error in known.get(change, ())]
+    return errors if len(errors) >= FEWEST else [error for change in ALIKE for error in known.get(change, ())]
 
 
 def changed(step: Step, **options: Any) -> Step:

@@ -106,12 +106,12 @@ def _served(found: inference.Served) -> dict[str, Any]:
         "verdict": found.verdict,
         "expected_gib": found.expected / GiB,
         "high_gib": found.high / GiB,
-        "gpu_gib": found.cluster.memory / GiB,
+        "gpu_gib": found.size / GiB,
         "tokens_per_second": each and found.generation.batch / each.seconds,
         "low": each and found.generation.batch / each.high,
         "high": each and found.generation.batch / each.low,
         "bound": each and each.bound,
-        "seconds_to_first_token": found.prefill.seconds if each and found.prefill_judged else None,
+        "seconds_to_first_token": found.prefill.seconds if each and found.prefill and found.prefill_judged else None,
         "users": found.users,
         "longest": found.longest,
     }
@@ -124,13 +124,15 @@ def _model(name: str) -> dict[str, Any]:
 
 def _gpu(key: str) -> dict[str, Any]:
     row = hardware.ACCELERATORS[key]
-    return {"name": key, "label": row.label, "family": row.family, "gib": (row.bytes or 0) / GiB}
+    return {"name": key, "label": row.label, "family": row.family, "gib": (row.bytes or 0) / GiB, "trains": not row.shares_memory}
 
 
 def _predicted(key: str) -> bool:
     row = hardware.ACCELERATORS[key]
     if not (row.product and row.bytes):
         return False
+    if row.shares_memory:  # text for one reader alone
+        return bool(row.get("bandwidth"))
     with contextlib.suppress(ValueError):
         roofline.processor(key)
         return True

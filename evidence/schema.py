@@ -19,7 +19,6 @@ NUMBER = 5  # of the schema
 KINDS = ("derived", "traced", "predicted", "measured", "cited")
 ANY_MACHINE = "exact"  # the file of what is the same on every machine: all kinds but measured
 
-NO_CLEAR_CHANGE = "no clear change"
 NO_BOUND = "it has no bound (at_least, at_most)"
 MOST_BYTES, MOST_DEPTH, MOST_DIGITS = 1_000_000, 8, 18
 FIRST_DAY = "2025-01-01"  # before the first record of this project
@@ -392,10 +391,7 @@ def format_value(value, unit):
 
 
 def format_band(value, low, high, unit):
-    """A prediction with its band, as (number, unit): 1.9 and "x (1.6–2.3)". A ratio that may lie on both sides of 1 decides
-    nothing, and says so."""
-    if unit == "x" and low < 1 < high:
-        return NO_CLEAR_CHANGE, ""
+    """A prediction with its band, as (number, unit): 1.9 and "x (1.6–2.3)"."""
     number = format_rounded(value)
     shown = f"{number}{unit}" if unit in ("x", "%", "") else f"{number}\u00a0{unit}"
     return number, f"{shown[len(number) :]} ({format_rounded(low)}–{format_rounded(high)})"

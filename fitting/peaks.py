@@ -29,7 +29,9 @@ class Peaks:
     """Published peaks and the tensors that the same steps hold by their trace."""
 
     rows: list = field(default_factory=list)
-    least_context: float = math.inf  # GiB by which the driver's figure exceeds the allocator's, where a row prints both
+    # GiB by which the driver's figure exceeds the allocator's, where a row prints both: on one GPU, and on many
+    least_context: float = math.inf
+    least_of_many: float = math.inf
     tensors: list = field(default_factory=list)  # bytes
     certain: list = field(default_factory=list)  # bytes of them that are no guess
     measured: list = field(default_factory=list)  # bytes
@@ -52,8 +54,10 @@ class Peaks:
         except Exception:  # `predictable` names the row
             return
         driver = driver_gib(row)
-        if driver:
+        if driver and row["gpus"] == 1:
             self.least_context = min(self.least_context, driver - size)
+        elif driver:
+            self.least_of_many = min(self.least_of_many, driver - size)
         self.rows.append(row)
         self.tensors.append(sum(categories.values()))
         self.certain.append(device_memory.certain(categories))
@@ -135,14 +139,17 @@ def memory_constants(data):
         errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
     found = fit_memory(data, one)
     not_replayed = one & np.array([peak is None for peak in data.replayed])
+    found["context_many"] = data.least_of_many
     found["high_whole"] = round(float(np.exp(-np.quantile(errors[not_replayed], 0.05))), 3)  # of all bytes, where none are certain
     for name in BANDS:
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
+        many = name.startswith("high_many")
+        of_many = (found["context_many"] - found["context"]) * GiB if many else 0.0
         for total, sure, size in data.failed[name]:
             expected = _bytes(total, found, context=True, reserved=not isinstance(total, Peak))
-            above.append(1.001 * (size - sure) / (expected - sure))
-        least = found["high"] if name.startswith("high_many") else 1.0
+            above.append(1.001 * (size - of_many - sure) / (expected - sure))
+        least = found["high"] if many else 1.0
         found[name] = round(max([1.0, *above, least]), 3)
         found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
     return found

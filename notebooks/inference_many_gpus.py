@@ -594,7 +594,7 @@ REPORT_PCIE = "https://github.com/vllm-project/vllm/issues/6955"
 
 def over_nvlink(gpu):
     """Whether GPUs of this kind come with NVLink. A bridge that is sold apart does not count."""
-    return hardware.accelerator(gpu).get("peer_link").startswith("NVLink")
+    return str(hardware.accelerator(gpu).get("peer_link")).startswith("NVLink")
 
 
 def decoded(model, gpu, ranks=1, weights="bf16", source=None):
@@ -652,14 +652,10 @@ table("ways", "Tokens/s behind 512 tokens, one prompt for each copy, CUDA graphs
 # And on four of the GPU that a reader chooses:
 
 # %%
-CHOICE = ("rtx-4090", "t4", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5",
-          "h200-sxm")
-
-
 def on_four(model, name, weights, way):
     """{GPU: what a page shows} of one of the three ways on four GPUs."""
     found = {}
-    for gpu in CHOICE:
+    for gpu in hardware.ON_PAGES:
         said = {"label": f"4 x {hardware.accelerator(gpu).label}"}
         if not has_room(name, weights, gpu, 1 if way == "copies" else 4):
             found[gpu] = said | {"words": "does not fit", "because": "weights and cache need more memory than there is"}

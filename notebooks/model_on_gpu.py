@@ -62,7 +62,8 @@ import matplotlib.pyplot as plt
 
 from dryrun import device_memory, timing
 from dryrun.answer import answer, usable
-from dryrun.hardware import accelerator
+from dryrun.hardware import ON_PAGES, accelerator
+from dryrun.roofline import half_precision
 from dryrun.timing import generation
 from dryrun.setting import FP32_ADAPTERS, Setting
 from dryrun.traces import traced
@@ -90,20 +91,20 @@ start("model_on_gpu")
 MODELS = {"qwen3-0.6b": "Qwen3-0.6B", "llama3.2-1b": "Llama-3.2-1B", "llama3.2-3b": "Llama-3.2-3B",
           "llama3-8b": "Llama-3-8B", "qwen2.5-14b": "Qwen2.5-14B", "qwen2.5-32b": "Qwen2.5-32B",
           "llama3-70b": "Llama-3-70B"}
-GPUS = ("rtx-4090", "t4", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5",
-        "h200-sxm")
+IN_TABLE = ("rtx-4090", "t4", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a100-sxm4-40", "a100-sxm4-80", "h100-sxm5",
+            "h200-sxm")
 SMALL = dict(checkpointing=1, fused_loss=True)
 LORA = SMALL | dict(rank=16, targets="all linear")
 METHODS = {"full": SMALL | dict(weights="float32", autocast="bfloat16"), "LoRA": LORA,
            "QLoRA": LORA | dict(four_bit=True)}
 
 # %% [markdown]
-# A T4 has no bf16: it computes in fp16. A page shows the method and its tokens per second, or
+# A T4 and a V100 have no bf16: they compute in fp16. A page shows the method and its tokens per second, or
 # why there are none.
 
 # %%
 def step(model, method, gpu):
-    half = "fp16" if gpu == "t4" else "bf16"
+    half = half_precision(gpu)
     precision = f"amp_{half}" if "autocast" in METHODS[method] else half
     return answer(Workload(model, 1, 4096, **METHODS[method]), Setting(gpu=gpu, precision=precision))
 
@@ -126,7 +127,7 @@ def training(model, gpu):
 
 
 # %%
-fine_tuning = {model: {gpu: training(model, gpu) for gpu in GPUS} for model in MODELS}
+fine_tuning = {model: {gpu: training(model, gpu) for gpu in ON_PAGES} for model in MODELS}
 for model, on in fine_tuning.items():
     predicted(f"train-{model.replace('.', '-')}",
               f"Tokens/s of fine-tuning {MODELS[model]} with the first method that fits, 1 x 4,096 tokens, "
@@ -140,8 +141,8 @@ for model, on in fine_tuning.items():
 
 # %%
 table("methods", "The first method that fits, fine-tuning on 1 x 4,096 tokens",
-      {"model": "Model"} | {gpu: f"{accelerator(gpu).label}" for gpu in GPUS},
-      [{"model": MODELS[model]} | {gpu: said["words"].split(":")[0] for gpu, said in on.items()}
+      {"model": "Model"} | {gpu: f"{accelerator(gpu).label}" for gpu in IN_TABLE},
+      [{"model": MODELS[model]} | {gpu: on[gpu]["words"].split(":")[0] for gpu in IN_TABLE}
        for model, on in fine_tuning.items()], kind="predicted")
 
 # %% [markdown]
@@ -170,15 +171,17 @@ def needed_by(workload, setting):
 
 # %%
 at_work = {}
-for gpu in GPUS:
-    setting = Setting(gpu=gpu, precision="fp16" if gpu == "t4" else "bf16", accumulation=16, state=FP32_ADAPTERS)
+for gpu in ON_PAGES:
+    setting = Setting(gpu=gpu, precision=half_precision(gpu), accumulation=16, state=FP32_ADAPTERS)
     at_work[gpu] = answer(RECIPE, setting).prediction, needed_by(RECIPE, setting)
 
 
-def figure_of(gpu, value, low, high):
-    said, needed = {"label": accelerator(gpu).label}, at_work[gpu][1]
+def figure_of(gpu, value, low, high, timed=True):
+    said, (time, needed) = {"label": accelerator(gpu).label}, at_work[gpu]
     if needed.expected > usable(gpu):
         return said | {"words": "does not fit", "because": f"{needed.expected / 2**30:.0f} GiB are needed"}
+    if timed and not time.sure:
+        return said | {"words": "launch-bound", "because": "the CPU that launches the kernels decides"}
     words = {} if needed.fits(usable(gpu)) else {"words": "may fit"}
     return said | words | {"value": value, "low": low, "high": high}
 
@@ -186,7 +189,8 @@ def figure_of(gpu, value, low, high):
 memory, rate, minutes = {}, {}, {}
 for gpu, (time, needed) in at_work.items():
     tokens = time.tokens_per_second * time.seconds
-    memory[gpu] = figure_of(gpu, needed.expected / 2**30, needed.expected / 2**30, needed.high / 2**30)
+    memory[gpu] = figure_of(gpu, needed.expected / 2**30, needed.expected / 2**30, needed.high / 2**30,
+                            timed=False)
     rate[gpu] = figure_of(gpu, tokens / time.seconds, tokens / time.high, tokens / time.low)
     minutes[gpu] = figure_of(gpu, *(1e6 * seconds / tokens / 60 for seconds in (time.seconds, time.low, time.high)))
 for name, what, on, unit, least, most in (
@@ -238,7 +242,7 @@ def on_a_node(gpu):
     return answer(ALL, Setting(gpu=gpu, gpus=NODE, gpus_per_node=NODE, strategy="fsdp2", state="fp32", accumulation=8))
 
 
-large = {gpu: on_a_node(gpu) for gpu in GPUS}
+large = {gpu: on_a_node(gpu) for gpu in ON_PAGES}
 claim("recipe-14b-state",
       "Weights, gradients and AdamW state of Qwen2.5-14B on each of 8 GPUs: 16 bytes x parameters / 8",
       16 * traced(ALL).parameters / NODE / 2**30, "GiB", kind="derived", at_least=27, at_most=28)
@@ -325,7 +329,7 @@ def running(model, gpu):
     return said | {"words": "does not fit", "because": f"4 bits need {needs:.0f} GiB"}
 
 
-generating = {model: {gpu: running(model, gpu) for gpu in GPUS} for model in MODELS}
+generating = {model: {gpu: running(model, gpu) for gpu in ON_PAGES} for model in MODELS}
 for model, on in generating.items():
     predicted(f"run-{model.replace('.', '-')}",
               f"Tokens/s of an answer of {MODELS[model]} for one user, with the widest weights that fit, "

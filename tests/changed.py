@@ -77,6 +77,12 @@ def _file(parts: tuple[str, ...]) -> Path | None:
 
 
 @cache
+def reads_every_page(test: Path) -> bool:
+    """Whether it looks at all pages, built or as Markdown, and not at some that it names."""
+    return "site_pages" in text(test) or bool(re.search(r'glob\("[^"]*\.md"\)', text(test)))
+
+
+@cache
 def reads_the_site(test: Path) -> bool:
     """Whether it looks at the site that is built of everything."""
     from_built = (node for node in ast.walk(ast.parse(text(test))) if isinstance(node, ast.ImportFrom) and node.module == "built")
@@ -90,11 +96,34 @@ def names(changed: str) -> list[str]:
     found = [changed, *([below] if "/" in below else [])]
     if path.parts[0] == "snippets" and len(path.parts) > 2:
         found.append(f'"{path.parts[1]}"')
+    if changed.startswith("docs/") and path.suffix == ".md" and address(path):
+        found.append(address(path))
     if path.parts[0] in ("notebooks", "results"):
         found += [f'"{path.stem if path.parts[0] == "notebooks" else path.parts[1]}"']
     if path.parts[0] == "tests":
         found += [path.name, f'"{path.stem}"']
     return found
+
+
+def address(page: Path) -> str:
+    """Where a page is on the site: "training/optimizers/" of docs/training/optimizers.md, "" of the overview."""
+    below = page.relative_to("docs") if page.parts[0] == "docs" else page
+    below = below.parent if below.name == "index.md" else below.with_suffix("")
+    return f"{below.as_posix()}/".removeprefix("./")
+
+
+def pages(commit: str, every: list[str]) -> list[str]:
+    """Of the addresses of every page those that a change since a commit can touch: all where that is not known, or without a commit."""
+    found: set[str] = set()
+    for one in differing(commit) if commit else [""]:
+        path = Path(one)
+        if one.startswith(("docs/", "notebooks/")) and path.suffix in (".md", ".py", ".ipynb"):
+            found.add(address(path))
+        elif one.startswith("snippets/"):
+            found |= {address(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md") if "/".join(path.parts[1:]) in page.read_text(encoding="utf-8")}
+        elif not one or one.startswith(OF_SITE) or touched(one) is None:
+            return every
+    return [page for page in every if page in found] or every
 
 
 def touched(changed: str) -> list[str] | None:
@@ -123,9 +152,8 @@ def touched(changed: str) -> list[str] | None:
     if path.parts[0] == "snippets":
         found.add(Path("tests/test_snippets.py"))
     if changed.startswith(OF_SITE):
-        of_pages = path.parts[0] in ("snippets", "notebooks") or path.suffix == ".md"  # a page of its own, or a program on one
-        readers = [test for test in files_of_tests() if reads_the_site(test) or 'glob("*.md")' in text(test)]
-        found |= {test for test in readers if not (of_pages and reads_the_site(test) and test.parent.name == "pages")}
+        of_pages = path.parts[0] in ("snippets", "notebooks") or path.suffix == ".md" and changed != "docs/index.md"  # a page, or a program on one
+        found |= {test for test in files_of_tests() if reads_every_page(test) or reads_the_site(test) and not of_pages}
         found |= {test for test in files_of_tests() if test.name == f"test_{path.stem.replace('-', '_')}.py"}
     if changed.startswith("evidence/site/"):  # mkdocs.yml names the hook, which imports them
         found |= {test for test in files_of_tests() if test.is_relative_to("tests/evidence/site")}

@@ -10,6 +10,7 @@ import pytest
 
 from evidence import claims, freshness, machine, notebooks, pairs, records, runs
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: see programs.py
 ROOT = Path(__file__).resolve().parent.parent
 MACHINE = {"name": "test-cpu-2core", "label": "Test CPU 2 cores", "cpu": "Test CPU", "cores": 2, "memory_gib": 8.0,
            "fingerprint": "0123abcd"}  # fmt: skip

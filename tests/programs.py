@@ -200,6 +200,7 @@ def _environment(name, more, commands):
     kept = {key: value for key, value in os.environ.items() if key in KEPT}
     kept["PATH"] = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     kept["HF_HUB_OFFLINE"] = "1"
+    kept["OMP_WAIT_POLICY"] = "PASSIVE"  # changes no result: threads of programs side by side do not spin on each other's cores
     # What DeepSpeed compiles. In the user's cache, the lock of a run that was killed would hold up every later run.
     kept["TORCH_EXTENSIONS_DIR"] = str(_test_folder() / "torch_extensions")
     if USES_OUR_PACKAGES.search(

@@ -12,7 +12,8 @@ import pytest
     "file, tests, not_tests",
     [
         ("docs/training/optimizers.md", ["pages/test_optimizers.py", "evidence/site/test_search.py", "pages/test_index.py"], ["pages/test_servers.py", "pages/test_your_model.py", "dryrun/test_timing.py"]),
-        ("docs/your-model.md", ["pages/test_your_model.py", "evidence/site/test_browser.py"], ["pages/test_servers.py"]),
+        ("docs/your-model.md", ["pages/test_your_model.py", "evidence/site/test_every_page.py"], ["pages/test_servers.py"]),
+        ("docs/index.md", ["evidence/site/test_browser.py", "evidence/site/test_shell.py"], ["pages/test_servers.py"]),
         ("docs/assets/planner.js", ["pages/test_your_model.py", "evidence/site/test_browser.py"], ["pages/test_servers.py"]),
         ("snippets/servers/own.py", ["pages/test_servers.py", "test_snippets.py"], ["pages/test_optimizers.py", "test_exact.py"]),
         ("dryrun/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", "test_exact.py", "pages/test_dryrun.py"], ["pages/test_servers.py"]),
@@ -41,6 +42,26 @@ def test_what_may_touch_every_test_runs_them_all(file):
 
 def test_the_license_runs_none():
     assert changed.answering_to(["LICENSE"]) == []
+
+
+ADDRESSES = ["", "inference/servers/", "notebooks/throughput/", "training/own-loop/"]
+
+
+@pytest.mark.parametrize(
+    "files, visited",
+    [
+        (["docs/inference/servers.md"], ["inference/servers/"]),
+        (["snippets/servers/own.py", "tests/pages/test_servers.py"], ["inference/servers/"]),
+        (["notebooks/throughput.py", "docs/index.md"], ["", "notebooks/throughput/"]),
+        (["docs/inference/servers.md", "docs/assets/site.css"], ADDRESSES),
+        (["docs/inference/servers.md", "requirements/test.txt"], ADDRESSES),
+        (["tests/pages/test_servers.py"], ADDRESSES),
+    ],
+)
+def test_a_browser_visits_the_pages_that_a_change_can_touch(monkeypatch, files, visited):
+    monkeypatch.setattr(changed, "differing", lambda commit: files)
+    assert changed.pages("main", ADDRESSES) == visited
+    assert changed.pages("", ADDRESSES) == ADDRESSES
 
 
 def test_every_test_answers_to_some_file_beside_itself():

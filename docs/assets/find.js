@@ -58,8 +58,9 @@
   }
 
   // A question that names a model is one for the page your-model: it is offered above the pages.
-  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|pretrain|finetune|finetuning|lora|qlora|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve)\b/i
-  const TASKS = [["qlora", /\bqlora\b/i], ["full", /\b(full|pre-?train\w*)\b/i], ["lora", /\b(lora|fine[- ]?tun\w*|sft|dpo)\b/i], ["full", /\btrain\w*/i], ["infer", /./]]
+  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|pretrain|finetune|finetuning|lora|qlora|dpo|grpo|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve|llms?)\b/i
+  const TASKS = [["qlora", /\bqlora\b/i], ["full", /\b(full|pre-?train\w*|scratch)\b/i], ["lora", /\b(lora|fine[- ]?tun\w*|sft|dpo|grpo)\b/i], ["full", /\btrain\w*/i], ["infer", /./]]
+  const WEIGHTS = [["q4_k_m", /\b(q4|gguf|ollama|llama\.cpp)/i], ["int4-128", /\b(4[- ]?bits?|int4|awq|gptq)\b/i], ["fp8", /\b(fp8|8[- ]?bits?)\b/i]]
   let choices // of the planner: fetched at the first digit, which all such names have
   const named = (called, words, most = 5) => {
     for (let size = most; size; size--) for (let from = 0; from + size <= words.length; from++) {
@@ -76,6 +77,15 @@
     const best = NEWEST.map(start => called.find(one => one.name.startsWith(start))).find(Boolean)
     return best && { name: best.name, as: `${size.toUpperCase()}, such as ${best.name},` }
   }
+  const amount = text => Number(text.replaceAll(",", ""))
+  // What else a question says: an objective, tokens of a sequence or of all data, users.
+  const details = (query, task) => {
+    const [, whole, unit] = query.match(/\b([\d,.]*\d) ?(b|bn|billion|t|trillion|m|million)? tokens\b(?! ?\/| per\b)/i) ?? [], context = query.match(/\b(\d{1,3}) ?k\b(?= ?(?:tokens|context|sequence|length))/i)?.[1]
+    const users = query.match(/\b(\w+) (?:users|readers|people)\b/i)?.[1], many = COUNTS[users] ?? (Number(users) || 0), length = context ? 1024 * context : whole && !unit ? amount(whole) : 0
+    const of_training = [["objective", query.match(/\b(dpo|grpo)\b/i)?.[1].toLowerCase()], ["length", length >= 32 ? length : 0], ["tokens", unit ? `${whole}${unit[0].toUpperCase()}` : ""]]
+    return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? length : 0]] : of_training).filter(([, value]) => value)
+  }
+  const LARGE = 30e9 // parameters: one card for gamers holds no such model
   const planned = async query => {
     if (!/\d/.test(query) || query.length > 120) return
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
@@ -84,17 +94,22 @@
     const gpu = named(offered.spellings.gpus, words), gpus = count(gpu?.before)
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !(gpu && ASKED.test(query))) return
-    const address = new URL("your-model/", root)
-    address.searchParams.set("task", TASKS.find(([, said]) => said.test(query))[0])
+    const address = new URL("your-model/", root), of = name => offered.models.find(one => one.name === name)
+    const trains = !gpu || offered.gpus.find(one => one.name === gpu.name).trains
+    const task = trains ? TASKS.find(([, said]) => said.test(query))[0] : "infer", large = !gpu && of(model?.name)?.parameters > LARGE
+    address.searchParams.set("task", task)
     if (model) address.searchParams.set("model", model.name)
-    if (gpu) address.searchParams.set("gpu", gpu.name)
-    if (gpus > 1) address.searchParams.set("gpus", gpus)
+    if (gpu || large) address.searchParams.set("gpu", gpu?.name ?? "h100-sxm5")
+    if (gpus > 1 || large) address.searchParams.set("gpus", large ? (task === "infer" ? 2 : 8) : gpus)
+    const bits = WEIGHTS.find(([, said]) => said.test(query))?.[0]
+    if (bits && task === "infer") address.searchParams.set("weights", bits) // training has no such field
+    for (const [name, value] of details(query, task)) address.searchParams.set(name, value)
     const what = [model?.as ?? model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
-    return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
+    return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what.replace(/,$/, "") }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
   }
 
   const show = (query, { items, words, instead }) => {
-    const sorted = guidesFirst(items.map(group => [...group].sort((a, b) => b.score - a.score)))
+    const sorted = guidesFirst(items)
     const first = oldName(query)
     const groups = first ? [first, ...sorted.filter(group => pageOf(group[0].location) !== pageOf(first[0].location))] : sorted
     list.replaceChildren(...groups.slice(0, MOST).map(group => result(group, words)))
@@ -144,7 +159,7 @@
       const query = asked, whose = other
       asked = other = undefined
       if (whose) {
-        const found = guidesFirst(data.data.items.map(group => [...group].sort((a, b) => b.score - a.score)))
+        const found = guidesFirst(data.data.items)
         whose.answer(found.map(group => sections.get(group[0].location)).map(({ location, title }) => ({ location, title: plain(title), page: plain(sections.get(pageOf(location)).title) })))
       } else if (query === box.value) return show(query, { ...data.data, words: data.words, instead: data.instead })
     }

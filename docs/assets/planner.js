@@ -5,8 +5,12 @@
   const here = new URL(document.currentScript.src)
   const LABELS = { parameters: "weights", optimizer: "optimizer state", "weight copies": "16-bit copies of weights", inputs: "inputs" }
   const LIMITS = { mathematics: "mathematics", bandwidth: "memory bandwidth", launches: "launches", communication: "communication" }
+  const FORMATS = { // of weights, by the engine that reads them
+    bf16: "16 bits", fp8: "8 bits: fp8", int8: "8 bits: int8", "int4-128": "4 bits: AWQ, GPTQ", "int4-64": "4 bits, a scale for 64", "int4-32": "4 bits, a scale for 32",
+    nvfp4: "4 bits: NVFP4", mxfp4: "4 bits: MXFP4", q8_0: "8 bits in llama.cpp: Q8_0", q4_k_m: "4 bits in llama.cpp: Q4_K_M", q4_0: "4 bits in llama.cpp: Q4_0", fp16: "16 bits: fp16", fp32: "32 bits"
+  }
   const GUIDES = {
-    lora: ["LoRA", "training/adapters-and-offload/#lora"], qlora: ["QLoRA", "training/adapters-and-offload/#qlora"],
+    lora: ["LoRA", "training/adapters-and-offload/#lora"], qlora: ["QLoRA", "training/qlora/#qlora"],
     full: ["Training on one GPU", "training/one-gpu/"], many: ["Training on many GPUs", "training/many-gpus/"],
     dpo: ["DPO and GRPO", "training/post-training/"], infer: ["Servers", "inference/servers/"]
   }
@@ -24,6 +28,7 @@
     train: () => field("task").value !== "infer", infer: () => field("task").value === "infer", full: () => field("task").value === "full",
     adapters: () => is.train() && !is.full(),
     grpo: () => is.train() && field("objective").value === "grpo", pairs: () => is.train() && field("objective").value === "dpo", many: () => is.train() && +field("gpus").value > 1,
+    shared: () => is.infer() && offered.gpus.some(one => !one.trains && [one.name, one.label].includes(field("gpu").value.trim())), // CPU and GPU have one memory
     nodes: () => is.many() && +field("gpus").value > +field("gpus-per-node").value
   }
   const asked = name => {
@@ -44,10 +49,11 @@
       ...options("objective"), ...(is.grpo() ? ["--new", field("written").value] : []), ...options("length", "batch", "accumulation", "dtype", "optimizer"),
       ...["checkpointing", "fused-loss", "compile"].filter(name => field(name).checked).map(name => `--${name}`)]
   }
-  const generation = () => [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "prompt", "new"),
+  const generation = () => [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "memory", "prompt", "new"),
     ...(field("users").value && field("users").value !== "1" ? ["--batch", field("users").value] : []), ...options("weights")]
   const much = () => is.infer() ? [] : options("rows", "tokens")
   const data = () => much().length ? [...much(), ...options("epochs", "price")] : []
+  const plan = () => ["plan", ...step(), ...options("host-memory")]
   const question = (more = []) => is.infer() ? ["infer", ...generation()] : ["train", ...step(), ...options("strategy"), ...more]
   const whole_question = () => question([...data(), ...(is.train() && !is.grpo() ? ["--largest-batch"] : [])])
   const typed = words => ["dryrun", ...words].map(word => /[^\w./:=@%+,-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ") // the address may be anybody's
@@ -62,10 +68,15 @@
     for (const name of ["task", "model", "gpu"]) search.set(name, field(name).value)
     history.replaceState(null, "", `?${search}${location.hash}`)
   }
+  const LONGEST = 400 // characters of a value: sizes in words have a hundred
   const read = () => {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const one = field(name)
       if (!one?.name) continue
+      if (value.length > LONGEST) {
+        refused.push(`${name}=${value.slice(0, 40)}…`)
+        continue
+      }
       if (one.type === "checkbox") one.checked = value === "1"
       else one.value = value
       if (one.type !== "checkbox" && one.value !== value) { // no such choice
@@ -101,7 +112,7 @@
 
   // What comes back.
   let id = 0, waiting, shown = {}, known = ""
-  let worker, asking = false
+  let worker, asking = false, shown_once = false, taken = false
   const offer = () => {
     const button = make("button", "Ask: this loads Python, some 13 MB the first time", { type: "button", className: "md-button" })
     button.addEventListener("click", () => { asking = true; answer.replaceChildren(); ask() })
@@ -117,7 +128,12 @@
       known = model?.name // its own, where an alias was typed
       fill(model?.words ?? "")
       answer.classList.remove("planner-old")
+      document.querySelector(".planner-busy").hidden = shown_once = true
       answer.replaceChildren(...show())
+      if (taken && words[0] !== "plan") {
+        answer.querySelector(".planner-verdict")?.focus({ preventScroll: true }) // the button that was pressed is gone
+        taken = false
+      }
     })
     worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "this browser has no module workers"}. On the command line:`), command()))
   }
@@ -127,7 +143,10 @@
   }
   const pasted = found => {
     said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
-    if (found.error) return
+    if (found.error) {
+      id += 1 // an answer on its way is of another model
+      return answer.replaceChildren(make("p", "No answer: this config.json cannot be taken. Why stands below it.", { className: "planner-verdict no" }))
+    }
     config.value = ""
     config.blur()
     field("model").value = found.model
@@ -143,27 +162,52 @@
     shown = {}
     if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
+    document.querySelector(".planner-busy").hidden = !shown_once
     send("ask", whole_question())
-    if (is.many() && !is.grpo()) send("ask", ["plan", ...step()])
+    if (is.many() && !is.grpo()) send("ask", plan())
   }
   const show = () => {
     const found = shown.train ?? shown.infer
     if (!found) return []
-    if ("error" in found) return [make("p", found.error, { className: "planner-verdict no" }), command()]
+    mark(found.error)
+    if ("error" in found) {
+      const other = / no time is predicted/.test(found.error) ? [" What others measured: ", make("a", "Other hardware", { href: new URL(`../hardware/other/${/apple|\bm\d/i.test(field("gpu").value) ? "#mac-models" : ""}`, here).href })] : []
+      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), command()]
+    }
     return [...(shown.infer ? served(found) : trained(found)), command(), next(), comparison()]
+  }
+  // A message of the command, in the words of the page.
+  const named_field = option => field(is.infer() && option === "batch" ? "users" : /^q?lora$/.test(option) ? "rank" : option === "new" && is.grpo() ? "written" : option)
+  const in_page = error => error.replace(/^argument --([\w-]+)(?:\/--[\w-]+)*: /, (_, name) => `${named_field(name)?.labels?.[0]?.firstChild.textContent.trim() ?? name}: `).replace(/ \(all options: .*\)$/, "").replace(/ All names: dryrun gpus$/, " The list under GPU has all names.").replace(/ The memory of a step is traced without a GPU.*/, "")
+    .replace(/^gpu='([^']*)'/, "GPU “$1”").replace(/^model '([^']*)'/, "Model “$1”").replace("by `dryrun infer`", "by the task “Run it”").replace(" is not in dryrun/data/accelerators.json", " is not known").replace(/ Or give a config.json\.$/, " Or give its sizes, or its config.json, below its name.")
+  // The field that a message is about.
+  const mark = error => {
+    for (const one of form.elements) one.removeAttribute("aria-invalid")
+    const [, option, other] = error?.match(/^argument --([\w-]+)|^(gpu|model|length|batch|users|prompt)\b/) ?? []
+    const name = option ?? other
+    if (name) named_field(name)?.setAttribute("aria-invalid", "true")
   }
   const state = found => found.fits ? "fits" : /may/.test(found.verdict) ? "maybe" : "no"
   const notes = found => [
     refused.length && `Not a choice of this page, so the first one was taken: ${refused.join(", ")}.`,
     found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took far longer and more memory than this band says."],
     is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
+    found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
+    much().length && state(found) === "no" && "Hours and cost are told where it fits.",
     found.judged === false && "Nobody has published such a step: low and high are those of the nearest kind."
   ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
+  // What was asked, as it was understood.
+  const echo = found => {
+    const label = offered.gpus.find(one => one.name === found.gpu)?.label ?? found.gpu, many = found.gpus > 1 ? `${found.gpus} x ` : ""
+    const each = name => number(Number(field(name).value) || Number(defaults0[name]))
+    const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${each("length")} tokens`
+    return make("p", `${found.model}, ${number(found.parameters / 1e9)} billion parameters; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
+  }
   const verdict = (found, expected, high) => {
     const size = found.gpu_gib, spare = found.fits ? size - high : expected > size ? expected - size : high - size
     const said = { fits: "It fits", maybe: "It may fit", no: "It does not fit" }[state(found)]
-    const by = { fits: `${number(spare)} GiB are left`, maybe: `in the worst case ${number(spare)} GiB are missing`, no: `${number(spare)} GiB are missing` }[state(found)]
-    return [make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB; ${by}.`], { className: `planner-verdict ${state(found)}`, role: "status", tabIndex: -1 }), ...notes(found)]
+    const by = { fits: `${number(spare)} GiB are left`, maybe: expected > size ? `that is ${number(high - size)} GiB more than the system leaves the GPU, and it can be told to leave more` : `in the worst case ${number(spare)} GiB are missing`, no: `${number(spare)} GiB are missing` }[state(found)]
+    return [echo(found), make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB${+field("gpus").value > 1 ? " on each GPU" : ""}; ${by}.`], { className: `planner-verdict ${state(found)}`, role: "status", tabIndex: -1 }), ...notes(found)]
   }
   // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
   const bar = (tensors, beside, most, size, high) => {
@@ -196,18 +240,22 @@
       facts([
         ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
-        ["Model FLOPs utilization", `${number(100 * found.mfu, 2)} %`],
-        +field("measured").value && ["Yours", normal(+field("measured").value, ...rates, found.mfu)],
-        found.hours && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), found.hours > 48 ? `, ${number(found.hours / 24)} days` : ""]],
-        found.cost && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
+        found.link_gb_per_s && ["Links", `${number(found.link_gb_per_s, 2)} GB/s between GPUs${found.network_gb_per_s ? `, ${number(found.network_gb_per_s, 2)} GB/s of each to other nodes` : ""}, in one direction: assumed`],
+        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, `, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
+        field("measured").value && ["Yours", normal(field("measured").value, ...rates, found.mfu)],
+        found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), found.hours > 48 ? `, ${number(found.hours / 24)} days` : ""]],
+        found.cost && state(found) !== "no" && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
         batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("take it", { batch })] : `not even one ${unit[0]} surely fits`]
       ]),
       ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
     ]
   }
-  const normal = (mine, expected, low, high, mfu) => {
+  const normal = (text, expected, low, high, mfu) => {
+    const [, digits, percent] = text.match(/^\s*([\d,._]*\d)\s*(%?)/) ?? []
+    if (!digits) return "give tokens/s, such as 2000, or MFU, such as 22 %"
+    const amount = parseFloat(digits.replace(/[,_]/g, "")), mine = percent ? amount / 100 / mfu * expected : amount
     const page = new URL("../training/throughput/", here).href
-    const said = mine < low ? ["slower than nine of ten such runs: ", make("a", "what takes the time", { href: page })] : mine > high ? "faster than nine of ten such runs" : "normal"
+    const said = mfu * mine / expected > 1 ? "more than this GPU computes: is it tokens of all GPUs, and of a second?" : mine < low ? ["slower than nine of ten such runs: ", make("a", "what takes the time", { href: page })] : mine > high ? "faster than nine of ten such runs" : "normal"
     return [`${number(mine / expected)} times what is expected, ${number(100 * mfu * mine / expected, 2)} % of the peak: `, ...[said].flat()]
   }
   const served = found => {
@@ -216,13 +264,17 @@
       ...verdict(found, found.expected_gib, found.high_gib),
       ...bar({ weights: found.weights_gib, "KV cache": found.cache_gib }, beside, found.high_gib - found.expected_gib, found.gpu_gib, found.high_gib),
       facts([
-        speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, "tokens/s of all users")],
+        speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
-        speed && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms`],
-        !speed && ["Speed", "none is predicted for this GPU or format"],
-        found.users && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("take it", { users: found.users })]],
+        speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms, unjudged: nobody published such weights`],
+        !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
+        is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${field("gpu").value === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
+        found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("take it", { users: found.users })]],
         found.longest && ["Longest context", `${number(found.longest)} tokens of one user`]
-      ])
+      ]),
+      ...(found.changes.length ? [make("h3", "What would fit"), grid(["Change", "Tokens/s", "Memory", ""], found.changes.map(one => line(
+        named(one.option), one.tokens_per_second ? number(one.tokens_per_second) : "–", `${number(one.expected_gib)} GiB`, take("take it", changed(one.option)))))] : [])
     ]
   }
   const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
@@ -231,24 +283,30 @@
     const button = make("button", text, { type: "button", className: "planner-take" })
     button.addEventListener("click", () => {
       for (const [name, value] of Object.entries(changed)) if (field(name).type === "checkbox") field(name).checked = value; else field(name).value = value
+      taken = true
       ask()
       form.scrollIntoView({ block: "nearest" })
-      field("model").focus({ preventScroll: true }) // the button is replaced with the answer
     })
     return button
   }
   // A change is named by the command's own option.
   const changed = option => {
-    const [, name, value] = option.match(/^--([\w-]+) ?(\S*)/) ?? []
     if (option.startsWith("without --")) return { [option.slice(10)]: false }
-    if (name === "lora") return { task: "lora" }
-    if (name === "qlora") return { task: "qlora", checkpointing: true }
-    return field(name) && { [name]: field(name).type === "checkbox" ? true : value }
+    const said = [...option.matchAll(/--([\w-]+)(?: ([^\s-]\S*))?/g)].map(([, name, value]) => [name, value])
+    const method = said.find(([name]) => name === "lora" || name === "qlora")?.[0]
+    const fields = said.filter(([name]) => name !== method && !(method && name === "dtype")) // adapters leave the weights in 16 bits
+    if (!fields.every(([name]) => field(name))) return undefined
+    return { ...(method ? { task: method } : {}), ...Object.fromEntries(fields.map(([name, value]) => [name, field(name).type === "checkbox" ? true : value])) }
   }
+  const named = option => {
+    const [, name, value] = option.match(/^--(\w+) (\S+)/)
+    return name === "gpus" ? `${value} GPUs` : FORMATS[value] ?? value
+  }
+  const as_in_form = change => change.replace("a fused cross entropy", "fused loss") // as the form calls it
   const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
-    one.change, `${number(one.tokens_per_second)}, ${number(one.tokens_per_second / now)} times`, `${number(one.expected_gib)} GiB${one.fits ? "" : ", does not surely fit"}`, changed(one.option) ? take("take it", changed(one.option)) : one.option)))] : []
-  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.slice(0, 10).map(one => line(
-    make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : number(one.tokens_per_second), one.verdict)))]
+    as_in_form(one.change), `${number(one.tokens_per_second)}, ${number(one.tokens_per_second / now)} times`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("take it", changed(one.option)) : one.option)))] : []
+  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.map(one => line(
+    make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}, unjudged`, one.verdict.replace("host_memory", "“Memory of a host”"))))]
   // The program of a recipe or a server with the values of the question, where it runs what was asked; the recipes read conversations, which only
   // chat models have a template for, and compute in bf16.
   const CHAT = /instruct|chat|-it$|qwen3|smollm3|phi-4|gpt-oss/i, WITHOUT_BF16 = ["pascal", "volta", "turing"]
@@ -256,18 +314,32 @@
     const found = shown.train ?? shown.infer, value = name => field(name).value
     const hub = offered.models.find(one => one.name === known)?.hub, family = offered.gpus.find(one => one.name === found?.gpu)?.family
     if (!hub || !found || "error" in found || state(found) === "no") return []
-    if (is.infer()) return [found.server.replace("MODEL", hub)].filter(() => value("weights") === "bf16")
-    const other = value("objective") !== "sft" || !field("checkpointing").checked || field("fused-loss").checked || field("compile").checked || value("optimizer") !== "adamw" || (!is.full() && value("rank") !== "16")
-    if (other || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
+    if (is.infer()) return [value("weights") === "bf16" ? found.server.replace("MODEL", hub) : found.server]
+    if (missing().length || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
     const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, batch = (value("batch") || 1) * (value("accumulation") || 1)
     if (!is.full()) return is.many() || batch !== +(value("accumulation") || 1) ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
     return !is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed" ? [] : [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${batch * value("gpus")} --micro-batch ${value("batch") || 1} --epochs ${Math.ceil(epochs)}`]
   }
+  // What of the question the recipe's program has no option for.
+  const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile": "torch_compile=True" }
+  const missing = () => {
+    const value = name => field(name).value, on = name => field(name).checked
+    return [value("objective") !== "sft" && value("objective").toUpperCase(), !on("checkpointing") && "no checkpointing", on("fused-loss") && "fused loss", on("compile") && "torch.compile",
+      value("optimizer") !== "adamw" && `the optimizer ${value("optimizer")}`, !is.full() && value("rank") !== "16" && `rank ${value("rank")}`].filter(Boolean)
+  }
+  const without_program = found => {
+    const lacking = missing(), known_as = lacking.filter(name => ARGUMENTS[name]).map(name => `${ARGUMENTS[name]} for ${name}`)
+    if (is.infer() || !found || "error" in found || state(found) === "no") return []
+    if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", make("a", "fine-tune a chat model on a free T4", { href: new URL("../notebooks/recipes/finetune_chat_model/", here).href }), "."])]
+    if (!lacking.length) return []
+    return [make("p", ["The program of ", recipe(), ` has no option for ${lacking.join(", ")}.`, known_as.length ? ` Write it into its TrainingArguments: ${known_as.join(", ")}.` : ""])]
+  }
   const command = () => {
-    const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(["plan", ...step()])] : [])]
+    const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])]
     const found = program()
     return make("div", [make("h3", "What to type"), make("pre", make("code", lines.join("\n"))),
-      ...(found.length ? [make("p", is.infer() ? "And to run it:" : ["And to train, by the program of ", recipe(), ":"]), make("pre", make("code", found.join("\n")))] : [])])
+      ...without_program(shown.train),
+      ...(found.length ? [make("p", is.infer() ? (field("weights").value === "bf16" ? "And to run it:" : `And to run it, with a checkpoint of it in this format for MODEL (${FORMATS[field("weights").value]}):`) : ["And to train, by the program of ", recipe(), ":"]), make("pre", make("code", found.join("\n")))] : [])])
   }
   const recipe = () => make("a", "the recipe", { href: new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here).href })
   const next = () => {
@@ -278,7 +350,8 @@
   }
 
   // The same question for every GPU, or for every model.
-  let rows = [], axis = "", table = 0, left_out = ""
+  let rows = [], axis = "", table = 0, left_out = "", by = "rate"
+  const prices = {} // of a GPU hour, by GPU: the reader's own
   const comparison = () => {
     const button = (text, of) => {
       const element = make("button", text, { type: "button", className: "md-button" })
@@ -292,8 +365,10 @@
     left_out = ""
     axis = of
     table = id += 1 // rows of an earlier table are of another question
+    const memory = field("memory").value // of one machine
     for (const one of offered[`${of}s`]) {
-      const words = question()
+      if (of === "gpu" && is.train() && !one.trains) continue
+      const words = question().filter((word, at, all) => of !== "gpu" || !memory || word !== "--memory" && all[at - 1] !== "--memory")
       words[of === "model" ? 1 : words.indexOf("--gpu") + 1] = one.name
       send("row", words)
     }
@@ -302,12 +377,31 @@
     const name = axis === "model" ? words[1] : words[words.indexOf("--gpu") + 1]
     if ("error" in found) left_out ||= found.error
     else rows.push({ name, ...found })
-    const order = { fits: 0, maybe: 1, no: 2 }
-    rows.sort((one, other) => order[state(one)] - order[state(other)] || (other.tokens_per_second ?? 0) - (one.tokens_per_second ?? 0))
-    const label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
-    document.getElementById("planner-table")?.replaceChildren(grid([axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s"], rows.map(one => line(
-      take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
-      one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–"))), ...(left_out ? [make("p", `Some are left out: ${left_out}`)] : []))
+    tabulate()
+  }
+  const hours = one => one.tokens_per_second && state(one) !== "no" ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0
+  const price = one => Number(prices[axis === "gpu" ? one.name : field("gpu").value] ?? field("price").value) || 0
+  const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)
+  const tabulate = () => {
+    const order = { fits: 0, maybe: 1, no: 2 }, label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
+    const sorts = { rate: one => -(one.tokens_per_second ?? 0), cost: one => cost(one) || Infinity, memory: one => one.gpu_gib }
+    rows.sort((one, other) => order[state(one)] - order[state(other)] || sorts[by](one) - sorts[by](other))
+    const sorted = make("select", [["rate", "tokens/s"], ["cost", "cost"], ["memory", "memory of the GPU"]].map(([value, text]) => make("option", text, { value, selected: value === by })))
+    sorted.addEventListener("change", () => { by = sorted.value; tabulate() })
+    const priced = one => {
+      const total = make("td", cost(one) ? number(cost(one)) : "–"), box = make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` })
+      box.addEventListener("input", () => { prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
+      box.addEventListener("change", tabulate)
+      return [make("td", box), total]
+    }
+    const timed = Boolean(shown.train?.tokens)
+    const heads = [axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s", ...(timed ? ["Hours of your data", ...(axis === "gpu" ? ["Price of an hour", "Cost"] : [])] : [])]
+    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : []), grid(heads, rows.map(one => {
+      const row = line(take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
+        one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–", ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []))
+      row.append(...(timed && axis === "gpu" ? priced(one) : []))
+      return row
+    })), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
   }
 
   let offered = { gpus: [], models: [] }
@@ -315,7 +409,8 @@
     offered = found
     document.getElementById("planner-models").append(...found.models.map(one => make("option", "", { value: one.name, label: `${number(one.parameters / 1e9)} billion parameters` })))
     document.getElementById("planner-gpus").append(...found.gpus.map(one => make("option", "", { value: one.name, label: one.label })))
-    field("weights").append(...found.weights.map(name => make("option", name, { value: name })))
+    const ranks = Object.keys(FORMATS), rank = name => ranks.includes(name) ? ranks.indexOf(name) : ranks.length
+    field("weights").append(...found.weights.sort((one, other) => rank(one) - rank(other)).map(name => make("option", FORMATS[name] ?? name, { value: name })))
     size("kind").append(...found.families.map(name => make("option", name, { value: name })))
     field("network").append(...found.networks.map(name => make("option", name, { value: name })))
     defaults.weights = "bf16"
@@ -327,5 +422,15 @@
     clearTimeout(waiting)
     waiting = setTimeout(ask, 250)
   })
+  // A list shows what begins like the text in its field, so a click empties it: the whole list is there, and leaving brings the text back.
+  for (const one of form.querySelectorAll("input[list]")) {
+    one.addEventListener("pointerdown", () => {
+      if (document.activeElement === one) return
+      one.placeholder = one.value
+      one.value = ""
+    })
+    one.addEventListener("focus", () => one.select())
+    one.addEventListener("blur", () => { one.value ||= one.placeholder })
+  }
   addEventListener("popstate", () => { read(); ask() })
 }

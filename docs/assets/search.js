@@ -15,16 +15,17 @@
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
-    bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune",
-    finetuning: "fine tuning", mac: "apple", macbook: "apple", seqlen: "sequence length", util: "utilization", vram: "gpu memory",
+    batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
+    finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vram: "gpu memory",
   }
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
-  let index, words, counts, instead, told = []
+  let index, words, counts, sections, instead, told = [] // counts: how many sections have a word
   const learn = () => {
     counts = new Map(Object.entries(index.invertedIndex).map(([word, { text, title }]) =>
       [word, Object.keys(text).length + 5 * Object.keys(title).length]))
     words = [...counts.keys()].sort()
+    sections = Object.keys(index.fieldVectors).filter(name => name.startsWith("title/")).length
   }
   const first = start => { // the first word from here on, by halves
     let low = 0, high = words.length
@@ -74,8 +75,26 @@
     if (data.type === SETUP) common = new Set(data.data.common)
     else if (data.type === QUERY) data.data = rewrite(data.data)
   })
+  // Material multiplies a score by 1 + (1 for a page, 0 for a section + share of the words found)^2, so that a page with "train" in its
+  // title goes before the section that has all words. Here a page counts half, and a word counts by how rare it is.
+  const weight = start => { // of a word: how rare are those that begin so?
+    let having = 0
+    for (let at = words.indexOf(first(start)); at >= 0 && words[at]?.startsWith(start); at++) having += counts.get(words[at])
+    return Math.max(0, Math.log((sections + 1) / (having + .5)))
+  }
+  const rescored = ({ score, terms, parent, ...item }) => {
+    const asked = Object.entries(terms), share = asked.filter(([, found]) => found).length / (asked.length || 1)
+    const all = asked.reduce((sum, [word]) => sum + weight(word), 0)
+    const rare = asked.reduce((sum, [word, found]) => sum + found * weight(word), 0) / (all || 1)
+    return { ...item, parent, terms, score: score / (1 + (!parent + share) ** 2) * (1 + (!parent / 2 + rare) ** 2) }
+  }
+  const SECOND = .1 // of the score of a page's other sections, which counts too
+  const sorted = items => items.map(group => group.map(rescored).sort((a, b) => b.score - a.score))
+    .map(group => ({ group, score: group.slice(1, 3).reduce((sum, one) => sum + SECOND * one.score, group[0].score) }))
+    .sort((a, b) => b.score - a.score).map(({ group }) => group)
+
   const post = self.postMessage.bind(self)
-  self.postMessage = answer => post({ ...answer, words: told, instead })
+  self.postMessage = answer => post({ ...answer, ...(answer.data?.items ? { data: { ...answer.data, items: sorted(answer.data.items) } } : {}), words: told, instead })
 
   importScripts(new URLSearchParams(location.search).get("worker"))
 

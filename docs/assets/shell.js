@@ -29,8 +29,11 @@
     if (!select) return
     select.value = value
     if (select.selectedIndex < 0) select.selectedIndex = 0
+    const named = name === "gpu" && document.querySelector(".chosen-gpu")
+    if (named && select.length) named.textContent = select.selectedOptions[0].text + (value && value !== select.value && called[value] ? `, as this page has no figures for ${called[value]}` : "")
     select.parentElement.hidden = select.length < 2 || !document.querySelector(`article ${choices[name]}`)
   }
+  const called = Object.fromEntries([...document.querySelectorAll("#gpu option")].map(option => [option.value, option.text]))
   for (const name in choices) {
     const select = document.getElementById(name), names = offered[`${name}s`]?.split(" ") ?? []
     select?.replaceChildren(...names.flatMap(one => [...select.options].filter(option => option.value === one)))

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from dryrun import hardware, job, models, web
-from dryrun.roofline import BEFORE_AMPERE
+from dryrun.inference import NO
+from dryrun.roofline import half_precision
 
 from ..notebooks import project
 from ..problems import Problem, nearest
@@ -26,6 +27,7 @@ QUESTIONS = (
     *(f"train {{model}}{method} --length {{length}} --checkpointing" for method in (" --lora 16", " --qlora 16", "")),
     *(f"infer {{model}} --prompt {{prompt}} --new {NEW} --batch {batch} --weights {weights}" for weights in ("bf16", "int8", "int4-128") for batch in (1, 8)),
 )
+SHARED = tuple(f"infer {{model}} --prompt {{prompt}} --new {NEW} --batch 1 --weights {weights}" for weights in ("bf16", "q8_0", "q4_k_m"))  # of Macs and the like
 ANY_GPU = "h100-sxm5"  # what it is refused of a model, all are
 DIGITS = 5
 OLD = "This GPU has no bf16. Training is counted in fp16 here, which takes as long as bf16 would and needs a loss scaler."
@@ -60,6 +62,7 @@ def index(found, gpus, root):
         "dryrun": project()["version"],
         "questions": QUESTIONS,
         "gpus_of_a_question": COUNTS,
+        "questions_of_shared_memory": SHARED,
         "models": found,
         "gpus": [gpu | {"aliases": hardware.ACCELERATORS[gpu["name"]].aliases} for gpu in gpus],
     }
@@ -67,7 +70,9 @@ def index(found, gpus, root):
 
 def of(model, gpu, root, refused=()):
     """The file of a model and a GPU. refused: questions to leave out."""
-    old = hardware.ACCELERATORS[gpu].family in BEFORE_AMPERE
+    old = half_precision(gpu) == "fp16"
+    asked_here = questions(model, gpu)
+    answered = [asked for asked in asked_here if asked not in refused] or asked_here  # a machine that answers none says why
     return {
         "model": model["name"],
         "gpu": gpu,
@@ -75,13 +80,21 @@ def of(model, gpu, root, refused=()):
         "page": f"{root}your-model/?{urlencode({'model': model['name'], 'gpu': gpu})}",
         **({"note": OLD} if old else {}),
         **({"left_out": model["left_out"]} if model["left_out"] else {}),
-        "answers": [_answer(f"{asked} --gpu {gpu}", count) for asked in questions(model) if asked not in refused for count in COUNTS],
+        "answers": [_answer(f"{asked} --gpu {gpu}", count) for asked in answered for count in _counts(gpu)],
     }
 
 
-def questions(model):
-    """Commands without a GPU."""
-    return [question.format(model=model["name"], length=model["length"], prompt=model["prompt"]) for question in QUESTIONS]
+def questions(model, gpu):
+    """Commands without the GPU, of those that are asked of it."""
+    return _filled(model, SHARED if hardware.ACCELERATORS[gpu].shares_memory else QUESTIONS)
+
+
+def _filled(model, asked):
+    return [question.format(model=model["name"], length=model["length"], prompt=model["prompt"]) for question in asked]
+
+
+def _counts(gpu):
+    return (1,) if hardware.ACCELERATORS[gpu].shares_memory else COUNTS
 
 
 def _model(one):
@@ -98,7 +111,8 @@ def _profiles_alone():
 
 def _write_model(folder, model, gpus, root):
     """Returns {question: why} of those that no GPU answers."""
-    found = {asked: web.row([*asked.split(), "--gpu", ANY_GPU]).get("error") for asked in questions(model)}
+    every = dict.fromkeys(_filled(model, (*QUESTIONS, *SHARED)))
+    found = {asked: web.row([*asked.split(), "--gpu", ANY_GPU]).get("error") for asked in every}
     refused = {asked: error for asked, error in found.items() if error}
     (folder / model["name"]).mkdir(exist_ok=True)
     for gpu in gpus:
@@ -109,7 +123,7 @@ def _write_model(folder, model, gpus, root):
 def _answer(question, count):
     command = question + (f" --gpus {count}" if count > 1 else "")
     found = web.row(command.split())
-    if found.get("expected_gib", 0) > found.get("gpu_gib", 0):  # a speed beside it would be read as one that can be had
+    if found.get("verdict") == NO:  # a speed beside it would be read as one that can be had
         found |= {name: None for name in ("tokens_per_second", "low", "high", "bound", "seconds_to_first_token") if name in found}
     return {"command": f"dryrun {command}"} | {
         name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in found.items()

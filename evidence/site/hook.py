@@ -6,7 +6,6 @@ Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked li
 """
 
 import base64
-import hashlib
 import os
 import re
 import struct
@@ -25,9 +24,9 @@ from evidence.site import addresses, assets, notebook_pages, planner, redirects,
 from evidence.site.context import machines, predicted_for, stored
 from evidence.site.llms_txt import COLORS, Twins
 
-# What a page may load: files of the site, and the style of the theme that stands in a page, named by its hash.
+# What a page may load: files of the site.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 BEHIND = 0.3  # the weight in the search of a notebook, which stands behind its guide
@@ -166,21 +165,16 @@ def on_env(env, *, config, files):
 
 def on_template_context(context, *, template_name, config):
     context["serving"] = serving
-    context["policy"] = "" if serving else _policy(config)
+    context["policy"] = "" if serving else POLICY
     return context
-
-
-def _policy(config):
-    """The policy of every page. It names the one style of the theme that stands in a page: what stands in a page's content
-    or in a record is never named, and so never runs."""
-    style = config.extra["machine_style"]
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return POLICY.format(styles=f" 'sha256-{digest}'" if style else "")
 
 
 def on_post_build(*, config):
     for path in Path(config.site_dir, "assets").rglob("*.map"):
         path.unlink()  # Material's source maps are more than all the rest of the site, and no reader asks for them
+    style = Path(config.site_dir, "assets", "site.css")
+    if not (text := style.read_text(encoding="utf-8")).endswith(config.extra["machine_style"]):
+        style.write_text(text + config.extra["machine_style"], encoding="utf-8")
     redirects.write(config.site_dir, config.site_url)
     search_index.slim(Path(config.site_dir, "search", "search_index.json"))
     if not serving:  # an edit must show at once

@@ -1,6 +1,6 @@
 """What must not be in a page. Each finding names file, line, what is wrong and the fix.
 
-- a figure typed by hand, outside a claim and outside a link to its source (figures.py)
+- a figure typed by hand, outside a claim and outside a link to its source (figures.py); arithmetic with a wrong result (arithmetic.py)
 - a claim, table or column that no record has, or a claim that no page shows (here, record_blocks.py)
 - a unit typed after a claim that shows it (here), and two claims of a table in each other's rows (swaps.py)
 - a record that was edited by hand
@@ -17,6 +17,7 @@ from ..notebooks import line_of_cell
 from ..problems import Problem, line_of, read_text
 from ..records import find
 from . import (
+    arithmetic,
     figures,
     hygiene,
     links,
@@ -69,6 +70,7 @@ def check_notebook_prose(path, notebook):
         first = line_of_cell(path, number) or 1
         if cell.cell_type == "markdown":
             yield from figures.problems(path, cell.source, first, fix)
+            yield from arithmetic.problems(path, cell.source, first)
         else:
             yield from figures.problems_of_comments(path, cell.source, ".py", first, fix)
 
@@ -96,6 +98,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
     elif block.language is None:
         fix = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
         yield from figures.problems(path, block.text, block.line, fix)
+        yield from arithmetic.problems(path, block.text, block.line)
         yield from _claims(path, block, found, used)
         yield from swaps.check(path, block, found)
         yield from links.check_sections(path, block)
@@ -162,5 +165,6 @@ def _unused_claims(found, used):
             if (notebook, name) not in used:
                 text = read_text(path)
                 line = line_of(text, f'"{name}"') or line_of(text, f"{name}:")
-                fix = f"show it by [[{notebook}:{name}]], or remove it there"
+                of = "there" if path.suffix == ".yml" else f"from notebooks/{notebook}.py, and run the notebook again"
+                fix = f"show it by [[{notebook}:{name}]], or remove it {of}"
                 yield Problem(path, f"no page shows the claim {name}", fix, line)

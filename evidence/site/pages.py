@@ -70,8 +70,6 @@ class ClaimPattern(InlineProcessor):
             _fill(place, *what)
             if has_value(entry := choices[names[0]]) and entry[1]["kind"] == "measured":
                 place.set("title", self.context.label(entry[0]))
-            elif has_value(entry) and "on" in entry[1]:
-                place.set("title", f"predicted for {entry[1]['label']}")
         return button, match.start(), match.end()
 
 

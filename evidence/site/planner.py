@@ -14,6 +14,7 @@ from dryrun.inference import UNPREDICTED
 
 PYTHON = Path(sys.prefix) / "pyodide" / "node_modules" / "pyodide"  # `make site` puts it there
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+SOLD_MOST = {"a100": "a100-sxm4-80", "v100": "v100-sxm2-32", "strixhalo": "strix-halo"}  # which of several a search takes where only the chip is named
 SAME_DATE = (2020, 1, 1, 0, 0, 0)  # so that a build can be repeated
 
 
@@ -49,7 +50,8 @@ def spellings(of_models, of_gpus):
         spelled[name] = models.known(name)
         spelled[models.addresses()[models.known(name)].partition("/blob/")[0].rpartition("/")[2]] = models.known(name)
     found = {re.sub(r"[^a-z0-9.]", "", spelling.lower()): name for spelling, name in spelled.items() if name in offered}
-    return {"models": found, "gpus": {spelling: key for spelling, key in hardware.NAMES.items() if key in of_gpus}}
+    gpus = SOLD_MOST | hardware.NAMES
+    return {"models": found, "gpus": {spelling: key for spelling, key in gpus.items() if key in of_gpus}}
 
 
 def library():

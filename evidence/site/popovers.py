@@ -89,12 +89,13 @@ def _verified(context, runs):
         line.set("data-gpus", " ".join(context.offered_gpus))
         before = last if last is not None else link
         before.tail = f"{before.tail or ''}, predicted for "
-        _names(line, "data-for", context.offered_gpus, context.predicted_for)
+        chosen = etree.SubElement(line, "span", {"class": "chosen-gpu"})  # shell.js writes the name of another one here
+        chosen.text = AtomicString(context.predicted_for[context.offered_gpus[0]])
     return line
 
 
 def _names(line, attribute, offered, labels):
-    """Adds the names of machines or GPUs to the line, all but the first hidden until the reader chooses; returns the last."""
+    """Adds the names of machines to the line, all but the first hidden until the reader chooses; returns the last."""
     last = None
     for number, name in enumerate(offered):
         others = [other for other in labels if not number and other not in offered]
@@ -173,18 +174,16 @@ def _source(context, record, claim, name, own):
 
 
 def _gpus(context, claim):
-    """What is predicted for each GPU that the page offers, the one that is shown first; for all others that one."""
+    """Why GPUs that the page offers have no figure: what the button says of them, the reason, and their names, those of the first GPU first.
+    All others show what the first shows."""
     on = claim.get("on", {})
     names = [gpu for gpu in context.offered_gpus if gpu in on] or list(on)
-    shown = [_on_gpu(claim, gpu, on[gpu]) for gpu in names]
-    for first in shown[:1]:
-        first["name"] = " ".join([first["name"], *(gpu for gpu in context.predicted_for if gpu not in names)])
-    return shown
-
-
-def _on_gpu(claim, gpu, said):
-    number, unit = shown_value((None, claim | said))
-    return {"name": gpu, "label": said["label"], "number": number, "unit": unit, "because": said.get("because", "")}
+    reasons = {}
+    for gpu in names:
+        if "because" in on[gpu]:
+            of_gpu = reasons.setdefault((shown_value((None, claim | on[gpu]))[0], on[gpu]["because"]), [])
+            of_gpu += [gpu, *(other for other in context.predicted_for if other not in names and gpu == names[0])]
+    return [{"names": " ".join(of_gpu), "said": said, "because": because, "first": names[0] in of_gpu} for (said, because), of_gpu in reasons.items()]
 
 
 def _spread(claim):

@@ -147,7 +147,7 @@ HTML(pd.DataFrame([row for row, _ in learned[:3]]).to_html(index=False))
 # ## The model in 4 bits, with adapters
 #
 # The weights stay as they are, in 4 bits. What learns are two thin matrices beside each linear layer, in fp32
-# ([why](https://performance-and-scalability.github.io/performance-and-scalability/training/adapters-and-offload/#qlora)). On a CPU the small model stays in fp32.
+# ([why](https://performance-and-scalability.github.io/performance-and-scalability/training/qlora/#qlora)). On a CPU the small model stays in fp32.
 
 # %%
 import gc

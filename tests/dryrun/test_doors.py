@@ -11,7 +11,7 @@ import pytest
 from built import ROOT
 
 import dryrun
-from dryrun import Cluster, Generation, Job, models, planner
+from dryrun import Cluster, Generation, Job, answer, models, options, planner
 from dryrun import __main__ as command
 from dryrun.answer import largest_batch
 
@@ -104,6 +104,18 @@ def test_a_training_step_is_answered_alike(capsys, file, asked):
     assert but_last_digits(named) == but_last_digits(by_file)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "mixtral-8x7b", "smollm3-3b"])
+def test_the_config_file_of_a_model_with_a_profile_of_its_own_is_that_model(file, name):
+    path = file(name)
+    values = json.loads(path.read_text())
+    assert dryrun.model(path).text == name
+    path.write_text(json.dumps(values | {"_name_or_path": "mine", "eos_token_id": 7, "not_a_field": 1}))
+    assert dryrun.model(path).text == name
+    for other in ({"vocab_size": 32768}, {"quantization_config": {"quant_method": "awq"}}):
+        path.write_text(json.dumps(values | other))
+        assert dryrun.model(path).text == path.read_text()
+
+
 @pytest.mark.parametrize("asked", GENERATED)
 def test_a_generation_is_answered_alike(capsys, file, asked):
     options, generation, cluster = GENERATED[asked]
@@ -119,13 +131,13 @@ def test_a_generation_is_answered_alike(capsys, file, asked):
     assert named == by_file
 
 
-@pytest.mark.parametrize("gpu", ["a100-sxm4-80", "rtx-4090"])
-def test_a_plan_says_of_a_strategy_what_predict_says_of_it(capsys, gpu):
-    job, cluster = Job("qwen3-0.6b", length=256, checkpointing=True), Cluster(gpu, gpus=8)
-    (option,) = dryrun.plan(job, cluster, only="FSDP2")
-    answer = dryrun.predict(job, cluster)
+@pytest.mark.parametrize(("gpu", "precision", "strategy"), [("a100-sxm4-80", "bf16", "FSDP2"), ("rtx-4090", "mixed", "FSDP2")])
+def test_a_plan_says_of_a_strategy_what_predict_says_of_it(capsys, gpu, precision, strategy):
+    job, cluster = Job("qwen3-0.6b", length=256, checkpointing=True, precision=precision), Cluster(gpu, gpus=8)
+    (option,) = dryrun.plan(job, cluster, only=strategy)
+    answer = dryrun.predict(job, cluster, strategy.lower())
     assert (option.seconds, option.needed.expected, option.needed.high) == (answer.prediction.seconds, answer.needed.expected, answer.needed.high)
-    (line,) = said(capsys, "plan", "qwen3-0.6b", "--gpu", gpu, "--gpus", 8, "--checkpointing", *SHORT, "--only", "FSDP2")
+    (line,) = said(capsys, "plan", "qwen3-0.6b", "--gpu", gpu, "--gpus", 8, "--checkpointing", *SHORT, "--dtype", precision, "--only", strategy)
     assert (line["seconds"], line["verdict"]) == (option.seconds, option.verdict)
 
 
@@ -164,6 +176,80 @@ def test_more_users_fit_where_weights_are_narrower_and_none_where_they_do_not_fi
     large = dryrun.predict(Generation("llama3-70b"), Cluster("rtx-4090"))
     assert (large.verdict, large.users, large.longest) == ("it does not fit", 0, 0)
     assert any("--gpus 8" in line for line in large.what_fits()) and any("int4" in line for line in dryrun.predict(Generation("llama3-70b"), Cluster("h100-sxm")).what_fits())
+
+
+def test_where_generated_text_does_not_fit_its_json_says_what_would():
+    found = json.loads(command.VERBS["infer"](options.parser("").parse_args(["infer", "llama3-70b", "--gpu", "rtx-3090", "--gpus", "2", "--json"])))
+    assert found["speed"] is None and not found["unpredicted"]
+    (narrow, more) = found["changes"]
+    assert narrow["option"] == "--weights int4-128" and narrow["tokens_per_second"] > 0 and narrow["expected_gib"] < found["gpu_gib"]
+    assert more["option"] == "--gpus 8"
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [("Llama 3.3 70B", "llama3-70b"), ("Qwen3 8B", "qwen3-8b"), ("qwen3:8b", "qwen3-8b"), ("Mistral_7B", "mistral-7b"), ("Qwen/Qwen2.5-14B-Instruct", "qwen2.5-14b")],
+)
+def test_a_model_is_known_by_its_name_as_people_write_it(called, name):
+    assert Job(called).workload().model == name
+
+
+def test_a_name_that_is_not_known_is_answered_with_other_models_each_once():
+    with pytest.raises(ValueError, match="did you mean") as raised:
+        Job("llama-3.3-71b")
+    close = str(raised.value).partition("did you mean ")[2].partition("?")[0].split(", ")
+    assert len(close) == len({Job(one).workload().model for one in close})
+
+
+@pytest.mark.parametrize(("said", "tokens"), [("20B", 20e9), ("1.5 million", 1.5e6), ("300k", 3e5), ("2 thousand", 2000), ("2T", 2e12), ("1e9", 1e9)])
+def test_tokens_can_be_given_in_thousands_to_trillions(said, tokens):
+    assert options.parser("").parse_args(["train", "gpt2", "--gpu", "l4", "--tokens", said]).tokens == pytest.approx(tokens)
+
+
+def test_adapters_on_4_bits_compute_what_adapters_on_16_compute():
+    """MFU counts what the model computes: not what checkpointing computes again."""
+    mfus = []
+    for method in ("lora", "qlora"):
+        for checkpointing in (False, True):
+            found = dryrun.predict(Job("llama3-8b", length=1024, method=method, checkpointing=checkpointing), Cluster("h100-sxm5")).prediction
+            mfus.append(found.mfu * found.seconds)
+    assert mfus == pytest.approx([mfus[0]] * 4, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "name, job, cluster, options, offered",
+    [
+        ("qwen3-0.6b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4"}, ["--length", 256, "--dtype", "mixed", "--checkpointing"], ["--lora"]),
+        ("llama3.2-1b", {"precision": "mixed", "checkpointing": True}, {"gpu": "rtx-4090", "gpus": 4}, ["--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--fused-loss --batch 8"]),
+        ("qwen3-0.6b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4", "gpus": 4}, ["--length", 256, "--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--lora"]),
+        ("llama3-8b", {"objective": "dpo", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--checkpointing"], ["--optimizer adamw_8bit"]),
+        ("llama3-8b", {"objective": "dpo", "precision": "mixed", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--dtype", "mixed", "--checkpointing"], ["--dtype bf16 --optimizer adamw_8bit"]),
+    ],
+)  # fmt: skip
+def test_a_change_is_what_the_command_answers_with_its_option(capsys, name, job, cluster, options, offered):
+    """From mixed precision: adapters leave the weights in 16 bits, and the option says so."""
+    words = ["train", name, "--gpu", cluster["gpu"], *options]
+    now = answer.of_job(Job(name, **job), Cluster(**cluster))
+    found = [(option, answer.answer(workload, setting)) for _, option, workload, setting in answer._candidates(now)]
+    assert all(any(part in option for option, _ in found) for part in offered)
+    for option, then in found:
+        changed = [word for word in words if word != option.removeprefix("without ")] if option.startswith("without ") else [*words, *option.split()]
+        assert said(capsys, *changed)["expected_gib"] == pytest.approx(then.needed.expected / 2**30), option
+        assert said(capsys, *changed)["tokens_per_second"] == pytest.approx(then.prediction.tokens_per_second), option
+
+
+def test_a_batch_that_is_several_times_as_large_is_named_where_each_doubling_is_faster():
+    now = dryrun.predict(Job("llama3.2-1b", length=2048, checkpointing=True, fused_loss=True), Cluster("rtx-4090", gpus=4))
+    assert now.prediction.bound == "communication"
+    change, option, then = next(each for each in answer.changes(now) if each[1].startswith("--batch"))
+    times = int(change.split()[0])
+    assert times >= 4 and option == f"--batch {times}" and then.fits
+    assert then.prediction.tokens_per_second > 3 * now.prediction.tokens_per_second
+
+
+def test_a_step_whose_sending_takes_longer_than_its_computing_waits_for_links_however_long_it_computes():
+    of = [dryrun.predict(Job("llama3.2-1b", batch=batch, length=2048, checkpointing=True, fused_loss=True), Cluster("rtx-4090", gpus=4)).prediction for batch in (1, 4)]
+    assert of[0].seconds == pytest.approx(of[1].seconds, rel=0.02) and of[0].bound == of[1].bound == "communication"
 
 
 def test_a_hybrid_keeps_a_state_beside_its_cache():

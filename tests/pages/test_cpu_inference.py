@@ -1,4 +1,4 @@
-"""docs/inference/cpu.md, sentence by sentence. Its speeds are claims of its notebooks."""
+"""docs/inference/cpu.md, exported-models.md and cpu-threads.md, sentence by sentence. Its speeds are claims of its notebooks."""
 
 import functools
 import importlib.util
@@ -368,7 +368,7 @@ else:
 
 
 def test_onnx_runtime_knows_the_entries_of_the_page():
-    entries = re.findall(r'add_session_config_entry\("([\w.]+)", "(\d)"\)', PAGE.read_text(encoding="utf-8"))
+    entries = re.findall(r'add_session_config_entry\("([\w.]+)", "(\d)"\)', (PAGE.parent / "exported-models.md").read_text(encoding="utf-8"))
     assert len(entries) == 2
     options = onnxruntime.SessionOptions()
     folder = run("cpu_inference/onnx_runtime.py").folder

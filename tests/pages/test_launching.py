@@ -1,4 +1,4 @@
-"""docs/training/launching.md, sentence by sentence. Its figures are tested where they are made, in the notebook.
+"""docs/training/launching.md and launching-messages.md, sentence by sentence. Its figures are tested where they are made, in the notebook.
 
 Every job that a test starts has a time-out, after which all its processes are killed.
 """
@@ -692,7 +692,7 @@ def test_a_store_counts_who_came():
 
 
 def test_the_negative_exit_codes_of_the_page_are_these_signals():
-    page = (ROOT / "docs/training/launching.md").read_text()
+    page = (ROOT / "docs/training/launching-messages.md").read_text()
     codes = {int(code) for code in re.findall(r"^\| `-(\d+)` \|", page, re.M)}
     names = {signal.Signals(code).name for code in codes}
     assert names == {"SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGBUS"}

@@ -194,8 +194,8 @@ def test_pytorchs_own_plan_gives_the_same_message_for_heads_that_do_not_divide()
 
 
 def test_lora_on_a_split_model_trains_layers_cut_by_columns_and_fails_on_those_cut_by_rows():
-    assert len(said("lora")) == 3
-    assert said("lora by columns") == said("lora")
+    whole, cut = ([float(line.removeprefix("loss ")) for line in said(name)] for name in ("lora", "lora by columns"))
+    assert len(whole) == 3 and cut == pytest.approx(whole, rel=5e-6)  # sums of two halves round otherwise: the last printed digit
     assert re.match(r"RuntimeError: shape '\[.*\]' is invalid for input of size", said("lora by rows")[0])
 
 

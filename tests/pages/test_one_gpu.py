@@ -1,4 +1,4 @@
-"""docs/training/one-gpu.md, sentence by sentence. Its figures are tested where they are made, in the notebooks."""
+"""docs/training/one-gpu.md and docs/training/precision.md, sentence by sentence. Its figures are tested where they are made, in the notebooks."""
 
 import inspect
 import logging
@@ -414,7 +414,7 @@ def test_the_share_of_activations_that_the_compiler_keeps_is_all_by_default():
 def test_the_recipes_of_fp8_are_those_of_the_page():
     from torchao.float8.config import Float8LinearRecipeName
 
-    page = SNIPPETS.parent / "docs" / "training" / "one-gpu.md"
+    page = SNIPPETS.parent / "docs" / "training" / "precision.md"
     table = page.read_text().split("**Which recipe.**")[1].split("Leave out by")[0]
     assert set(re.findall(r"^\| `\"(\w+)\"`", table, re.M)) == {recipe.value for recipe in Float8LinearRecipeName}
 

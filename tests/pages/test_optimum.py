@@ -1,4 +1,4 @@
-"""docs/inference/cpu.md#optimum: the two packages that need an older transformers, each in an environment apart."""
+"""docs/inference/exported-models.md#optimum: the two packages that need an older transformers, each in an environment apart."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""docs/training/sharding.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/sharding.md and sharded-checkpoints.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
 import inspect

@@ -55,9 +55,37 @@ def lanes(passes):
     return found
 
 
+def steps(passes):
+    """[(where the pass ends, what each request does in it)]."""
+    blocks, found, read = lanes(passes), [], dict.fromkeys(REQUESTS, 0)
+    for number, batch in enumerate(passes):
+        kinds = {name: kind for name in batch for start, *_, kind in blocks[name] if start == number}
+        reading, writing, done = ([name for name in kinds if kinds[name] == kind] for kind in (PROMPT, ANSWER, WASTED))
+        ended = [name for name in (passes[number - 1] if number else {}) if name not in batch]
+        whole = [name for name in reading if batch[name] == REQUESTS[name][0]]
+        said = [
+            f"{_listed(ended)} ended in the pass before." if ended else "",
+            f"{_listed(whole)} read{'s its whole prompt' if len(whole) == 1 else ' their whole prompts'}, which gives a first token." if whole else "",
+        ]
+        for name in reading:
+            first, read[name] = read[name] + 1, read[name] + batch[name]
+            if name not in whole:
+                ends = ", which gives its first token" if read[name] == REQUESTS[name][0] else ""
+                said.append(f"{name} reads tokens {first} to {read[name]} of its {REQUESTS[name][0]}{ends}.")
+        said.append(f"{_listed(writing)} write{'s a token' if len(writing) == 1 else ' a token each'}." if writing else "")
+        said.append(f"{_listed(done)} {'is' if len(done) == 1 else 'are'} done, and computed on." if done else "")
+        tokens = sum(batch.values())
+        found.append((number + 1, " ".join([f"Pass {number + 1}: {tokens} token{'s' * (tokens > 1)}.", *filter(None, said)])))
+    return found
+
+
+def _listed(names):
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
 def _diagram(title, description, passes):
     longest = len(fixed())
-    return timeline(title, description, lanes(passes), axis="forward passes", ends=str(longest), until=longest)
+    return timeline(title, description, lanes(passes), axis="forward passes", ends=str(longest), until=longest, steps=steps(passes))
 
 
 def fixed_diagram():

@@ -52,12 +52,33 @@ def lanes(orders):
     return found
 
 
+def steps(orders):
+    """[(end, who waits until then, and what each GPU holds)]: one from each start of a pass to the next."""
+    starts = played(orders)
+    ends = {each: start + LENGTHS[each[1]] for each, start in starts.items()}
+    times = sorted({*starts.values(), *ends.values()})
+    found = []
+    for time, end in zip(times, times[1:], strict=False):
+        busy = {rank for rank, way, batch in starts if starts[rank, way, batch] <= time < ends[rank, way, batch]}
+        idle = [str(rank) for rank in orders if rank not in busy]
+        waits = f"GPU {' and '.join(filter(None, [', '.join(idle[:-1]), idle[-1]]))} wait{'s' * (len(idle) == 1)}. " if idle else "No GPU waits. "
+        holds = ", ".join(f"GPU {rank}: {_held(starts, ends, rank, time)}" for rank in orders)
+        found.append((end, f"{waits}Micro-batches whose activations are held: {holds}."))
+    return found
+
+
+def _held(starts, ends, rank, time):
+    """How many micro-batches a GPU has begun by then, whose backward pass there has not ended."""
+    return sum(starts[rank, "F", batch] <= time < ends[rank, "B", batch] for batch in range(BATCHES))
+
+
 def gpipe_diagram():
     return timeline(
         f"GPipe: {RANKS} stages, {BATCHES} micro-batches. The empty parts are the bubble",
         "Timeline of four GPUs. Each computes its forward passes one micro-batch after the other, and starts one pass after the "
         "GPU before it. When all are done, the backward passes run from GPU 3 back to GPU 0. GPU 0 waits in the middle.",
         lanes(gpipe()),
+        steps=steps(gpipe()),
     )
 
 
@@ -67,4 +88,5 @@ def one_forward_one_backward_diagram():
         "Timeline of four GPUs. GPU 3 alternates between a forward and a backward pass from its first micro-batch on. GPU 0 "
         "computes four forward passes, waits, and then alternates. The step ends at the same time as with GPipe.",
         lanes(one_forward_one_backward()),
+        steps=steps(one_forward_one_backward()),
     )

@@ -2,9 +2,11 @@
 
 Each is drawn twice, for a desktop and for a phone: on a phone time runs down, and a decision tree is an outline. The words
 for readers who cannot see a timeline or a tree come from the same data, so they cannot differ. A label that is too long for
-its box raises.
+its box raises. A timeline with `steps` can be gone through step by step: docs/assets/steps.js adds the buttons, and without scripts
+the picture stays as it is, with all steps.
 """
 
+import json
 import math
 import textwrap
 from html import escape
@@ -13,14 +15,15 @@ WIDTHS = (680, 340)
 LINE, LETTER = 15, 6.6  # pixels: a line of text, and a letter of a wide system font at 12 pixels
 
 
-def figure(title, description, draw, words, kinds=(), caption=""):
-    """draw(drawing) is called for each width; words, caption: HTML; kinds: what the colors mean, in order."""
+def figure(title, description, draw, words, kinds=(), caption="", steps=()):
+    """draw(drawing) is called for each width; words, caption: HTML; kinds: what the colors mean, in order; steps: [(end, text)]."""
     drawings = [Drawing(width, list(kinds)) for width in WIDTHS]
     for drawing in drawings:
         draw(drawing)
     names = "".join(f'<li class="color-{number}">{escape(kind)}</li>' for number, kind in enumerate(kinds))
+    said = f' data-steps="{escape(json.dumps(steps))}"' if steps else ""
     return (
-        f'<figure class="chart diagram" data-search-exclude><figcaption>{escape(title)}</figcaption>'
+        f'<figure class="chart diagram" data-search-exclude{said}><figcaption>{escape(title)}</figcaption>'
         + (f'<ul class="legend">{names}</ul>' if names else "")
         + "".join(drawing.svg(description) for drawing in drawings)
         + f"<details><summary>In words</summary>{words}</details>{caption}</figure>\n"
@@ -64,6 +67,10 @@ class Drawing:
             left, low = min(x, tip_x), max(y, tip_y)
             self.text(left + 5, y - 8 if y == tip_y else low - 14, label, "start quiet")
 
+    def lasting(self, start, end, parts):
+        """What lasts from start to end of a timeline, for steps: what the drawing got since it had so many parts."""
+        self.parts[parts:] = [f'<g data-from="{short(start)}" data-to="{short(end)}">{"".join(self.parts[parts:])}</g>']
+
     def svg(self, description):
         box = f"0 0 {self.width} {self.height + 2:.0f}"
         return f'<svg role="img" aria-label="{escape(description)}" viewBox="{box}">{"".join(self.parts)}</svg>'
@@ -73,11 +80,11 @@ class Drawing:
         self.height = max(self.height, bottom)
 
 
-def timeline(title, description, lanes, axis="time", ends="", caption="", until=0):
+def timeline(title, description, lanes, axis="time", ends="", caption="", until=0, steps=()):
     """Lanes of blocks: rows over time; on a phone columns, in which time runs down.
 
     lanes: {name: [(start, length, label, kind), ...]}; axis: what runs along them; ends: what the end of the axis is called;
-    until: the least end of the axis, so that two timelines have one scale.
+    until: the least end of the axis, so that two timelines have one scale; steps: [(where on the axis a step ends, what happens in it)].
     A label that has no room in its block is left out: it is in the words.
     """
     end = max(until, *(start + length for blocks in lanes.values() for start, length, *_ in blocks))
@@ -104,7 +111,10 @@ def timeline(title, description, lanes, axis="time", ends="", caption="", until=
                 drawing.text(0, (number + 0.5) * lane, name, "start")
             block(number, 0, end)
             for given in blocks:
+                parts = len(drawing.parts)
                 block(number, *given)
+                if steps:
+                    drawing.lasting(given[0], given[0] + given[1], parts)
         if axis and down:
             drawing.text(2, head - 10, f"{axis} ↓{ends and f' to {ends}'}", "start quiet")
         elif axis:
@@ -112,7 +122,7 @@ def timeline(title, description, lanes, axis="time", ends="", caption="", until=
             if ends:
                 drawing.text(drawing.width - 2, len(lanes) * lane + 12, ends, "end quiet")
 
-    return figure(title, description, draw, table_of(lanes), kinds, caption)
+    return figure(title, description, draw, table_of(lanes), kinds, caption, steps)
 
 
 def table_of(lanes):

@@ -59,14 +59,14 @@ def test_the_index_leads_to_a_file_for_each_model_and_gpu_and_each_is_as_the_sch
         assert (found["model"], found["gpu"]) == (model, gpu)
 
 
-@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-sxm5", "t4"])
+@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-sxm5", "t4", "m4-max"])
 def test_each_answer_is_what_its_command_prints(site, index, gpu):
     for one in read(site, index["address"].format(model="qwen3-8b", gpu=gpu))["answers"]:
         found = web.ask(shlex.split(one["command"])[1:])
         assert one["verdict"] == found["verdict"]
         assert [one["expected_gib"], one["high_gib"]] == pytest.approx([found["expected_gib"], found["high_gib"]], rel=1e-3)
         speed = found.get("speed", found) or {"tokens_per_second": None}
-        if one["expected_gib"] > one["gpu_gib"]:
+        if one["verdict"] == "it does not fit":
             speed = {"tokens_per_second": None}  # nobody can have it
         if speed["tokens_per_second"] is None:
             assert one["tokens_per_second"] is None
@@ -82,7 +82,8 @@ def test_what_no_gpu_answers_is_in_the_index_with_its_reason_and_in_no_file(site
     }
     found = read(site, index["address"].format(model="bert-large-cls", gpu="l4"))["answers"]
     asked = {" ".join(one["command"].split()[1:-2]) for one in found if "--gpus" not in one["command"]}
-    assert not asked & bert["refused"].keys() and len(asked) + len(bert["refused"]) == len(index["questions"])
+    wanted = {question.format(**bert, model=bert["name"]) for question in index["questions"]}
+    assert not asked & bert["refused"].keys() and asked | bert["refused"].keys() >= wanted
 
 
 def test_a_gpu_without_bf16_says_so(site, index):

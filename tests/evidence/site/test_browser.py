@@ -1,21 +1,16 @@
-"""Every page in a real browser: nothing from elsewhere, light enough, no error, and nothing that axe-core finds wrong."""
-
-from functools import cache
+"""What the site does in a real browser, on some pages of each kind: search, tables, the ledger, and nothing that axe-core finds wrong."""
 
 import pytest
-from built import browser, host, site_pages, tab
+from built import browser, host, tab
 
 from evidence.problems import Problem
-from evidence.site.audit import SEARCH, bar
+from evidence.site.audit import SEARCH
 from evidence.site.browser import DESKTOP, LOOKS, PHONE, Host, Visit, executable, violations
 
 # axe looks at these as a whole: the overview, a guide with figures of all four kinds, tables, charts, folds and notes, the
 # page on evidence, a notebook, the page for a lost reader. `make audit` looks at every page.
 JUDGED = ["", "training/attention-and-loss/", "training/one-gpu/", "evidence/", "notebooks/memory_anatomy/", "404.html"]
 OPENED = ["", "training/attention-and-loss/"]  # and at all that opens on these
-WIDTH = "document.documentElement.scrollWidth"
-
-every_page = pytest.mark.parametrize("page", site_pages(), ids=lambda page: page or "overview")
 every_look = pytest.mark.parametrize(
     ("viewport", "scheme"), [look[1:] for look in LOOKS], ids=["-".join((name, scheme)) for name, _, scheme in LOOKS]
 )
@@ -24,26 +19,6 @@ every_look = pytest.mark.parametrize(
 def refuse(problems):
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
-
-
-@cache
-def visits(page):
-    """One first visit of each page, on a phone."""
-    return Visit(browser(), host(), page, look=lambda tab: tab.evaluate(WIDTH))
-
-
-@every_page
-def test_a_page_asks_no_other_host_and_says_nothing_in_the_console(page):
-    visit = visits(page)
-    assert {"assets/site.css", "assets/site.js"} <= visit.fetched.keys(), "something was kept: this is no first visit"
-    assert (visit.hosts, visit.messages) == (set(), [])
-
-
-@every_page
-def test_a_first_visit_is_light(page):
-    visit, most = visits(page), bar(page)
-    heaviest = sorted(visit.fetched.items(), key=lambda entry: -entry[1])
-    refuse([f"{page}: {visit.weight:,} bytes of at most {most:,}: {heaviest[:5]}"] * (visit.weight > most))
 
 
 def test_the_search_is_light_when_it_opens():
@@ -56,12 +31,6 @@ def test_the_search_is_light_when_it_opens():
     fetched = Visit(browser(), host(), "", look=look).fetched
     found = {path: size for path, size in fetched.items() if path.startswith(parts)}
     assert len(found) == 4 and sum(found.values()) <= SEARCH, found
-
-
-@every_page
-def test_nothing_is_wider_than_a_phone(page):
-    width = visits(page).seen
-    assert width <= PHONE["width"], f"{page} is {width} pixels wide on a phone of {PHONE['width']}"
 
 
 OPEN_ALL = """() => {
@@ -136,6 +105,20 @@ def test_axe_finds_nothing_wrong_with_the_results_of_a_search(viewport, scheme):
         opened.keyboard.type("memory")
         opened.locator(".md-search-result__item").first.wait_for()
         refuse(violations(opened, ".md-search"))
+
+
+def test_a_search_on_a_phone_is_as_wide_as_the_phone():
+    """A phone shows the whole width of a page, so what is wider makes everything else small."""
+    context = browser().new_context(viewport=PHONE, is_mobile=True, has_touch=True)
+    try:
+        opened = context.new_page()
+        opened.goto(host().address)
+        opened.locator("button[data-toggles=__search]").first.click()
+        opened.keyboard.type("memory")
+        opened.locator(".md-search-result__item").first.wait_for()
+        assert opened.evaluate("[innerWidth, document.querySelector('.md-search-result__item').getBoundingClientRect().width]") == [PHONE["width"]] * 2
+    finally:
+        context.close()
 
 
 LEDGER_ROWS = (

@@ -1,6 +1,7 @@
 """Diagrams: drawn twice, said in words, in the page's colors; and each schedule is the one that the library runs."""
 
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -27,6 +28,8 @@ from evidence.site.diagrams import (
     accumulation,
     batching,
     fsdp,
+    loading,
+    number_formats,
     packing,
     pipeline,
     ranks,
@@ -411,6 +414,29 @@ def test_every_request_reads_its_prompt_and_writes_its_answer_once(passes):
         assert sum(kind == batching.ANSWER for *_, kind in blocks) == answer - 1  # the pass that ends a prompt gives the first
 
 
+@pytest.mark.parametrize("passes", [batching.fixed(), batching.continuous()])
+def test_what_a_step_says_of_a_pass_is_what_is_drawn_in_it(passes):
+    steps = batching.steps(passes)
+    blocks = batching.lanes(passes)
+    assert [end for end, _ in steps] == list(range(1, len(passes) + 1))
+    for number, (_, text) in enumerate(steps):
+        drawn = {name: kind for name, lane in blocks.items() for start, *_, kind in lane if start == number}
+        assert int(re.search(r": (\d+) token", text)[1]) == sum(passes[number].values())
+        of = {batching.PROMPT: "read", batching.ANSWER: "write", batching.WASTED: "computed on"}
+        for kind, verb in of.items():
+            said = set("".join(re.findall(rf"([^.:]*?)(?:{verb}|(?:is|are) done, and {verb})", text)))
+            assert {name for name, seen in drawn.items() if seen == kind} == said & set(drawn), text
+
+
+@pytest.mark.parametrize("orders, most", [(pipeline.gpipe, pipeline.BATCHES), (pipeline.one_forward_one_backward, pipeline.RANKS)])
+def test_the_steps_of_a_pipeline_say_how_many_micro_batches_a_gpu_holds(orders, most):
+    steps = pipeline.steps(orders())
+    ends = [end for end, _ in steps]
+    assert ends == sorted(set(ends)) and ends[-1] == 3 * (pipeline.RANKS + pipeline.BATCHES - 1)
+    assert max(int(re.search(r"GPU 0: (\d+)", text)[1]) for _, text in steps) == most
+    assert re.search("GPU 1, 2 and 3 wait.*GPU 0: 1, GPU 1: 0", steps[0][1]) and "GPU 0: 0" not in steps[-1][1]
+
+
 def test_a_fixed_batch_ends_with_its_longest_answer_as_generate_does():
     """generate with random weights, which writes no end: a row ends by a stopping criterion of its own."""
     first = [batching.REQUESTS[name][1] for name in list(batching.REQUESTS)[: batching.BATCH]]
@@ -424,6 +450,53 @@ def test_a_fixed_batch_ends_with_its_longest_answer_as_generate_does():
 
     model.generate(torch.ones(batching.BATCH, 4, dtype=int), max_new_tokens=50, do_sample=False, stopping_criteria=[done])
     assert len(calls) == max(first) == [set(batch) for batch in batching.fixed()].count({"A", "B", "C"})
+
+
+@pytest.mark.parametrize("name, dtype", [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16),
+                                         ("fp8 E5M2", torch.float8_e5m2), ("fp8 E4M3", torch.float8_e4m3fn)])  # fmt: skip
+def test_the_drawn_formats_have_the_range_and_the_digits_that_torch_says(name, dtype):
+    limits = torch.finfo(dtype)
+    assert (number_formats.largest(name), number_formats.smallest(name)) == (limits.max, limits.smallest_normal)
+    assert 2.0 ** -number_formats.FORMATS[name][1] == limits.eps and 1 + sum(number_formats.FORMATS[name]) == limits.bits
+
+
+class Traced(torch.utils.data.Dataset):
+    """Leaves a file for each item that a worker has made."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __len__(self):
+        return loading.BATCHES
+
+    def __getitem__(self, item):
+        (self.folder / f"{item}-{torch.utils.data.get_worker_info().id}").touch()
+        return item
+
+
+def test_workers_are_asked_for_batches_as_the_data_loader_of_torch_asks_them(tmp_path):
+    loader = torch.utils.data.DataLoader(Traced(tmp_path), num_workers=loading.WORKERS)
+    assert loader.prefetch_factor == loading.AHEAD
+    batches = iter(loader)
+
+    def made():
+        before = -1
+        while before != (before := len(list(tmp_path.iterdir()))):
+            time.sleep(0.5)
+        return before
+
+    assert made() == loading.WORKERS * loading.AHEAD, "what is made before the first batch is taken"
+    next(batches)
+    assert made() == loading.WORKERS * loading.AHEAD + 1, "each that is taken asks for one more"
+    assert len(list(batches)) == loading.BATCHES - 1
+    drawn = {f"{number}-{worker[-1]}" for worker, blocks in loading.played(loading.WORKERS).items() if worker != "GPU" for *_, number in blocks}
+    assert {path.name for path in tmp_path.iterdir()} == drawn
+
+
+def test_with_workers_enough_only_the_first_batch_is_waited_for():
+    assert loading.end(loading.played(2)) == loading.MAKING + loading.BATCHES * loading.STEP
+    assert loading.end(loading.played(1)) == loading.BATCHES * loading.MAKING + loading.STEP, "one is too few: it decides"
+    assert loading.end(loading.alone()) == loading.BATCHES * (loading.MAKING + loading.STEP)
 
 
 def test_ranks_are_numbered_as_torchrun_numbers_them():

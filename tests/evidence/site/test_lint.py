@@ -56,7 +56,7 @@ def test_a_claim_that_no_page_shows_is_named_in_its_record(repository):
     line = repository.record.read_text().split('"step-speed"')[0].count("\n") + 1
     assert problem == (
         f"{repository.record}:{line}: no page shows the claim step-speed. "
-        "Fix: show it by [[tiny:step-speed]], or remove it there"
+        "Fix: show it by [[tiny:step-speed]], or remove it from notebooks/tiny.py, and run the notebook again"
     )
 
 

@@ -88,7 +88,7 @@ class TestClaimInASentence:
         page = render("It runs at [[tiny:bf16-speed]] the speed.")
         spans = page.find("button").find_all("span")
         seen = {gpu: span.text for span in spans for gpu in span["data-for"].split()}
-        assert seen == {"rtx-4090": "1.9x (1.6–2.3)", "t4": "no clear change", "v100": "does not apply"}
+        assert seen == {"rtx-4090": "1.9x (1.6–2.3)", "t4": "1.1x (0.90–1.3)", "v100": "does not apply"}
         assert shown(page.find("button")) == "1.9x (1.6–2.3)", "the first until the reader has chosen"
 
     def test_a_page_opens_on_a_gpu_that_its_figures_are_predicted_for(self, repository):
@@ -98,7 +98,7 @@ class TestClaimInASentence:
 
         repository.change_record(none_on_the_first, repository.exact)
         page = render("# Title\n\n[[tiny:bf16-speed]]")
-        assert shown(page.find("button")) == "no clear change"
+        assert shown(page.find("button")) == "1.1x (0.90–1.3)"
         assert page.select_one(".verified")["data-gpus"].split()[-1] == "v100", "GPUs without a figure come last"
         assert "predicted for T4" in shown(page.select_one(".verified")), "also on paper and without scripts"
 

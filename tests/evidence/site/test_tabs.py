@@ -55,7 +55,7 @@ def test_a_print_shows_every_tab():
 def test_who_arrives_from_the_search_sees_a_word_that_stands_in_a_closed_tab():
     with tab() as opened:
         opened.goto(f"{host().address}{PAGE}?h=sync_gradients")
-        opened.goto(f"{host().address}{PAGE}?h=GradScaler")
+        opened.goto(f"{host().address}training/precision/?h=GradScaler")
         shown = opened.locator(".tabbed-block:visible", has_text="GradScaler")
         assert shown.count() >= 1
 
