@@ -21,7 +21,10 @@ if "TEST_FOLDER" not in os.environ:
 
 
 def pytest_collection_modifyitems(config, items):
-    """A run of all notebooks that misses one is broken, not green."""
+    """The files that take longest come first, so that no worker is left alone with one. A run of all notebooks that misses one is
+    broken, not green."""
+    seconds = json.loads((ROOT / "tests" / "seconds.json").read_text(encoding="utf-8"))
+    items.sort(key=lambda item: -seconds.get(item.nodeid.split("::")[0], 0))
     if config.args == ["notebooks"]:
         found = {item.path.stem for item in items if item.path.suffix == ".ipynb"}
         missing = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - found

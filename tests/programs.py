@@ -1,7 +1,7 @@
 """Runs the programs that the pages show, as a reader runs them.
 
-Each run is a fresh `python`, `torchrun` or `bash` on an unaltered copy of the file, in an empty folder, with a reader's
-environment. The tests of a session share the output of a run, across the workers of pytest-xdist too. Programs that train or
+Each run is a `python`, `torchrun` or `bash` on an unaltered copy of the file, in an empty folder, with a reader's environment; warm.py
+spares most of them the seconds of importing. The tests of a session share the output of a run, across the workers of pytest-xdist too. Programs that train or
 generate are watched meanwhile: watched.py lists them.
 """
 
@@ -16,16 +16,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
 import pytest
+import warm
 from filelock import FileLock
 from watched import COMPILED, WATCHED
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets"
 WATCHER = ROOT / "tests" / "watcher"
+WARM = ROOT / "tests" / "warm.py"
 LAST_LINES = 25
 # What a login shell has. All else is of pytest, or of whoever started it: PYTHONPATH, OMP_NUM_THREADS and so on.
 KEPT = {"HOME", "LANG", "LC_ALL", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
@@ -172,6 +175,7 @@ def _run(place, name, arguments, processes, torchrun, timeout, environment, besi
         split = ["--log-dir", str(logs), "--redirects", "3"]  # each rank's output in a file
         command = ["torchrun", "--standalone", "--nproc-per-node", str(processes), *split, program, *arguments]
     around = _environment(name, environment, commands)
+    around |= _warm(commands, around, [SNIPPETS / each for each in (name, *beside)], processes if torchrun else 0)
     if WATCHED & {name, *beside}:
         around |= {"WATCH_TO": str(seen), "WATCH_MODELS": str(int(not COMPILED & {name, *beside}))}
         around["PYTHONPATH"] = os.pathsep.join(filter(None, [str(WATCHER), around.get("PYTHONPATH")]))
@@ -198,16 +202,47 @@ def _run(place, name, arguments, processes, torchrun, timeout, environment, besi
 def _environment(name, more, commands):
     """A shell with this Python's environment active, and nothing that pytest or its caller brought."""
     kept = {key: value for key, value in os.environ.items() if key in KEPT}
-    kept["PATH"] = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept["PATH"] = os.pathsep.join([*([str(commands)] if commands else []), str(Path(sys.executable).parent), os.environ["PATH"]])
     kept["HF_HUB_OFFLINE"] = "1"
     kept["OMP_WAIT_POLICY"] = "PASSIVE"  # changes no result: threads of programs side by side do not spin on each other's cores
     # What DeepSpeed compiles. In the user's cache, the lock of a run that was killed would hold up every later run.
     kept["TORCH_EXTENSIONS_DIR"] = str(_test_folder() / "torch_extensions")
-    if USES_OUR_PACKAGES.search(
-        (SNIPPETS / name).read_text()
-    ):  # the pages say: PYTHONPATH=. in a checkout, or pip install
+    if name and USES_OUR_PACKAGES.search((SNIPPETS / name).read_text()):  # the pages say: PYTHONPATH=. in a checkout, or pip install
         kept["PYTHONPATH"] = str(ROOT)
     return kept | {key: str(value) for key, value in more.items()}
+
+
+def _warm(commands, environment, programs, ranks):
+    """The variables with which `python`, `torchrun` and its ranks begin where warm.py has imported what the programs import."""
+    folder = _test_folder() / "warm"
+    folder.mkdir(exist_ok=True)
+    for command in ("python", "torchrun"):
+        if (path := commands / command).exists():  # a stand-in
+            continue
+        path.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(WARM.parent)!r})\nimport warm\nwarm.command()\n")
+        path.chmod(0o755)
+    texts = {path: path.read_text(encoding="utf-8") for path in programs}
+    by_script = any("torchrun" in text for path, text in texts.items() if path.suffix == ".sh")
+    one_thread = ranks > 1 or by_script or environment.get("OMP_NUM_THREADS") == "1"
+    kinds = {warm.needs(text) for path, text in texts.items() if path.suffix == ".py"} - {""}
+    names = [*(f"{kind}-one" if one_thread else kind for kind in kinds), *(["torchrun"] if ranks or by_script else [])]
+    for name in names:
+        with FileLock(folder / f"{name}.lock"):
+            if not (folder / name).exists():
+                _start_server(folder, name)
+    return {"WARM_FOLDER": str(folder), "PYTHON_EXEC": str(commands / "python")}
+
+
+def _start_server(folder, name, seconds=300):
+    environment = _environment(None, {"OMP_NUM_THREADS": 1} if name.endswith("-one") else {}, None)
+    log = folder / f"{name}.log"
+    with open(log, "w") as file:
+        subprocess.Popen([sys.executable, WARM, folder, name], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
+                         stderr=file, start_new_session=True)  # fmt: skip
+    until = time.monotonic() + seconds
+    while not (folder / f"{name}.json").exists():
+        assert time.monotonic() < until, f"{WARM.name} {name} does not start:\n{log.read_text()}"
+        time.sleep(0.1)
 
 
 def _end(job):

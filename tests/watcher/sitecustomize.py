@@ -28,11 +28,11 @@ SHARE = 0.005  # of the loss: how far the slope is followed in each direction
 class AfterImport(importlib.abc.MetaPathFinder):
     """Begins to watch a module when it has been imported, whoever imports it."""
 
-    def __init__(self, **watchers):
+    def __init__(self, watchers):
         self.watchers, self.asking = watchers, False
 
     def find_spec(self, name, path=None, target=None):
-        if name.replace(".", "_") not in self.watchers or self.asking:
+        if name not in self.watchers or self.asking:
             return None
         self.asking = True
         try:
@@ -44,7 +44,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
             def and_watch(module):
                 load(module)
-                self.watchers[name.replace(".", "_")](module)
+                self.watchers[name](module)
 
             spec.loader.exec_module = and_watch
         return spec
@@ -316,4 +316,7 @@ def watch_generation(module):
 
 
 if "WATCH_TO" in os.environ:
-    sys.meta_path.insert(0, AfterImport(torch=watch, transformers_generation_utils=watch_generation))
+    watchers = {"torch": watch, "transformers.generation.utils": watch_generation}
+    for name in watchers.keys() & sys.modules.keys():  # in a fork of what warm.py has imported
+        watchers[name](sys.modules[name])
+    sys.meta_path.insert(0, AfterImport(watchers))
