@@ -5,11 +5,12 @@ import in their first lines, and each program runs in a fork of it, with the env
 that it was started with. Whatever a program does not import by itself is not there: `needs` reads its imports. What could tell a fork
 from a fresh Python (other variables, CPUs that it is bound to, torch.compile, which keeps processes) gets a fresh one.
 
-    python warm.py FOLDER NAME    the server of one kind; programs.py starts it, and it ends with its folder
+    python warm.py FOLDER NAME    the server of one kind; programs.py starts it, and it ends with the tests that it serves
 """
 
 import atexit
 import builtins
+import contextlib
 import gc
 import importlib
 import json
@@ -41,7 +42,7 @@ FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_FOLDER|PYTHONPATH|PYT
                   r"TORCH_NCCL_ASYNC_ERROR_HANDLING")  # fmt: skip
 COMPILES = re.compile(r"(?<!\bre)\.compile\(|compile=|flex_attention")
 PASSED_ON = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT]
-STATUS = struct.Struct("i")
+STATUS, SIZE = struct.Struct("i"), struct.Struct("Q")
 
 
 def needs(text: str) -> str:
@@ -76,7 +77,7 @@ def command() -> None:
         os.execv(python, [python, *arguments])
     asked = {"arguments": arguments[unbuffered:], "unbuffered": unbuffered, "folder": os.getcwd(), "environment": {**os.environ}}
     message = json.dumps(asked).encode()
-    socket.send_fds(connection, [struct.pack("Q", len(message))], [0, 1, 2])
+    socket.send_fds(connection, [SIZE.pack(len(message))], [0, 1, 2])
     for number in PASSED_ON:
         signal.signal(number, lambda number, frame: connection.send(bytes([number])))
     connection.sendall(message)
@@ -100,8 +101,9 @@ def _connection(folder: str, kind: str) -> socket.socket | None:
         other = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
         if all(FREE.fullmatch(name) for name in other):
             connection = socket.socket(socket.AF_UNIX)
-            connection.connect(f"{folder}/{kind}{suffix}")
-            return connection
+            with contextlib.suppress(OSError):  # the server is gone
+                connection.connect(f"{folder}/{kind}{suffix}")
+                return connection
     return None
 
 
@@ -124,7 +126,8 @@ def serve(folder: str, name: str) -> None:
         json.dump(before, file)
     os.rename(f"{folder}/{name}.new", f"{folder}/{name}.json")  # whoever sees it can ask
     running: dict[int, socket.socket] = {}
-    while os.path.exists(f"{folder}/{name}"):
+    tests = os.getppid()
+    while running or os.path.exists(f"{folder}/{name}") and os.getppid() == tests:
         ready = select.select([listener, woken, *running.values()], [], [], 1)[0]
         if woken in ready:
             os.read(woken, 4096)
@@ -134,20 +137,18 @@ def serve(folder: str, name: str) -> None:
                 for number in sent:
                     os.kill(process, number)
                 if not sent:  # who asked is gone, killed perhaps: so is what it started
-                    os.killpg(process, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it has no group yet: the next round has
+                        os.killpg(process, signal.SIGKILL)
         while running:
             process, status = os.waitpid(-1, os.WNOHANG)
             if not process:
                 break
-            with running.pop(process) as connection:
-                try:
-                    connection.send(STATUS.pack(status))
-                except OSError:
-                    pass
+            with running.pop(process) as connection, contextlib.suppress(OSError):  # nobody may wait for it any more
+                connection.send(STATUS.pack(status))
         if listener in ready:
             connection, _ = listener.accept()
-            size, streams, _, _ = socket.recv_fds(connection, 8, 3)
-            asked = json.loads(connection.recv(struct.unpack("Q", size)[0], socket.MSG_WAITALL))
+            size, streams, _, _ = socket.recv_fds(connection, SIZE.size, 3)
+            asked = json.loads(connection.recv(SIZE.unpack(size)[0], socket.MSG_WAITALL))
             process = os.fork()
             if not process:
                 os.setsid()
@@ -161,6 +162,9 @@ def serve(folder: str, name: str) -> None:
             for stream in streams:
                 os.close(stream)
             running[process] = connection
+    for left in (f"{folder}/{name}.json", f"{folder}/{name}"):
+        with contextlib.suppress(OSError):
+            os.remove(left)
 
 
 def _become(asked: dict, streams: list[int]) -> None:
@@ -178,13 +182,14 @@ def _become(asked: dict, streams: list[int]) -> None:
     path = os.path.abspath(sys.argv[0])
     more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:1] = [os.path.dirname(path), *more]
-    if numpy := sys.modules.get("numpy"):  # `random` does this by itself
-        numpy.random.seed()
+    for module in ("numpy.random", "torch"):  # no two programs draw the same; `random` does this by itself
+        if module in sys.modules:
+            sys.modules[module].seed()
     if any(os.path.isfile(f"{each}/sitecustomize.py") for each in more):
         sys.modules.pop("sitecustomize", None)
         importlib.import_module("sitecustomize")
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=builtins)
+    main.__dict__.update(__file__=path, __builtins__=builtins, __annotations__={}, __cached__=None)
     sys.modules["__main__"] = main
     with open(path, "rb") as file:
         source = file.read()
@@ -195,7 +200,8 @@ def _become(asked: dict, streams: list[int]) -> None:
         status = end.code
     except BaseException as error:
         status = 1 if not isinstance(error, KeyboardInterrupt) else -signal.SIGINT
-        sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)  # without this file
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this file
+        sys.excepthook(type(error), error, error.__traceback__)
     if not isinstance(status, int | None):
         print(status, file=sys.stderr)
         status = 1
