@@ -56,6 +56,7 @@ def traced(program, config, folder, *, ranks, length, arguments=()):
 
     def from_pretrained(name, dtype, distributed_config):
         _, mesh = initialize_distributed_mesh(distributed_config)
+        distributed_config.fsdp_mixed_precision = True  # as on a GPU
         with mode, GpuOperators("auto"):
             model = tracing.build_model(AutoModelForCausalLM, config, dtype, tracing.implementation("auto"))
             with unset_fake_temporarily():

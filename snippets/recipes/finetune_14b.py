@@ -39,7 +39,7 @@ tokenizer = AutoTokenizer.from_pretrained(asked.model)
 model = AutoModelForCausalLM.from_pretrained(
     asked.model,
     dtype=torch.float32,  # what AdamW updates
-    distributed_config=DistributedConfig(fsdp_size=world, fsdp_mixed_precision=True),  # shards; computes in bf16
+    distributed_config=DistributedConfig(fsdp_size=world, fsdp_mixed_precision=gpu),  # shards; a GPU computes in bf16
 ).train()
 model.activation_checkpointing_enable()
 optimizer = torch.optim.AdamW(model.parameters(), lr=asked.rate, weight_decay=0.0)

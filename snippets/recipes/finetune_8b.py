@@ -28,16 +28,17 @@ parser.add_argument("--epochs", type=float, default=1)
 parser.add_argument("--bits", type=int, choices=(4, 16), default=4, help="of the frozen weights: 4 is QLoRA, 16 is LoRA")
 parser.add_argument("--held-out", type=int, default=0, help="the last conversations, which are not learned, for eval_loss")
 asked = parser.parse_args()
-gpu = torch.cuda.is_available()
 
 # --8<-- [start:model]
+gpu = torch.cuda.is_available()
+dtype = torch.bfloat16 if gpu else torch.float32  # many CPUs are slow in bf16
 tokenizer = AutoTokenizer.from_pretrained(asked.model)
 four_bit = BitsAndBytesConfig(
-    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16,
+    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
 )
 model = AutoModelForCausalLM.from_pretrained(
     asked.model,
-    dtype=torch.bfloat16,
+    dtype=dtype,
     quantization_config=four_bit if asked.bits == 4 else None,
     device_map={"": 0} if gpu else None,  # the whole model on this GPU, or an error
 )
@@ -73,7 +74,7 @@ arguments = TrainingArguments(
     per_device_train_batch_size=1,
     gradient_accumulation_steps=asked.batch,
     activation_checkpointing=True,
-    bf16=True,
+    bf16=gpu,
     learning_rate=2e-4,
     lr_scheduler_type="cosine",
     warmup_steps=5,

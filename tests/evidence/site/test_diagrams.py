@@ -29,7 +29,9 @@ from evidence.site.diagrams import (
     batching,
     fsdp,
     loading,
+    memory_bandwidth,
     number_formats,
+    offload,
     packing,
     pipeline,
     ranks,
@@ -515,3 +517,50 @@ def test_ranks_are_numbered_as_torchrun_numbers_them():
     ]
     drawn = [(one["RANK"], one["LOCAL_RANK"], one["GROUP_RANK"], one["WORLD_SIZE"]) for one in ranks.ranks()]
     assert numbered == drawn
+
+
+def test_all_accelerators_lie_inside_the_axes_and_no_name_lies_on_another():
+    for svg in svgs("memory-bandwidth"):
+        marks, names = svg.select("rect"), [text for text in svg.select("text") if text.text in {name for name, _ in memory_bandwidth.NAMED.values()}]
+        assert len(marks) == len(memory_bandwidth.shown()) > 100
+        width, height = (float(side) for side in svg["viewbox"].split()[2:])
+        assert all(46 <= float(mark["x"]) + 4 <= width - 12 and 18 <= float(mark["y"]) + 4 <= height - 38 for mark in marks)
+        places = []
+        for text in names:
+            long, x = LETTER * len(text.text), float(text["x"])
+            left = {"start": x, "middle": x - long / 2, "end": x - long}[text["class"][0]]
+            places.append((left, left + long, float(text["y"])))
+        assert len(places) == (len(memory_bandwidth.NAMED) if width > 400 else len(memory_bandwidth.ON_A_PHONE))
+        for number, (left, right, y) in enumerate(places):
+            assert 0 <= left < right <= width
+            assert not [other for other in places[number + 1 :] if left < other[1] and other[0] < right and abs(y - other[2]) < 12]
+
+
+def lasts(blocks, *kinds):
+    return {(kind, label): (start, start + length) for start, length, label, kind in blocks if kind in kinds}
+
+
+def test_an_input_is_on_the_host_after_its_layer_began_and_back_before_its_backward_pass():
+    gpu, link = offload.two_streams()
+    forward, backward = lasts(gpu, offload.FORWARDS), lasts(gpu, offload.BACKWARDS)
+    for layer in map(str, range(offload.LAYERS)):
+        assert lasts(link, offload.TO_HOST)[offload.TO_HOST, layer][0] >= forward[offload.FORWARDS, layer][0]
+        assert lasts(link, offload.TO_GPU)[offload.TO_GPU, layer][1] <= backward[offload.BACKWARDS, layer][0]
+    for lane in (gpu, link, offload.one_stream()):
+        ends = [(start, start + length) for start, length, *_ in sorted(lane)]
+        assert all(before[1] <= after[0] for before, after in zip(ends, ends[1:]))
+    computed = sum(length for _, length, _, kind in offload.one_stream() if kind in (offload.FORWARDS, offload.BACKWARDS))
+    copied = sum(length for _, length, _, kind in link)
+    assert offload.end(offload.one_stream()) == computed + copied
+    assert offload.end(gpu) < offload.end(offload.one_stream())
+
+
+def test_the_gpu_waits_for_an_optimizer_on_the_host_once_for_each_step():
+    for count in (1, 4):
+        lanes = offload.step(count)
+        (waiting,) = lasts(lanes["GPU"], offload.WAITS).values()
+        (update,) = lasts(lanes["CPU"], offload.UPDATES).values()
+        (weights,) = (block for key, block in lasts(lanes["Link"], offload.TO_GPU).items() if not key[1])
+        assert waiting == (update[0], weights[1]) and update[1] == weights[0]
+        sent = lasts(lanes["Link"], offload.TO_HOST)
+        assert len(sent) == count and max(end for _, end in sent.values()) <= update[0]
