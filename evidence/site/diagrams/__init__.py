@@ -7,6 +7,7 @@ from ...problems import nearest
 from . import (
     accumulation,
     batching,
+    bits,
     buckets,
     fsdp,
     hang,
@@ -30,6 +31,7 @@ DIAGRAMS = {
     "accumulation": accumulation.diagram,
     "batch-continuous": batching.continuous_diagram,
     "batch-fixed": batching.fixed_diagram,
+    "bits": bits.diagram,
     "buckets": buckets.diagram,
     "fsdp": fsdp.diagram,
     "hang": hang.diagram,

@@ -22,11 +22,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.generation.continuous_batching.requests import RequestState
 from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
+from dryrun.formats import WEIGHT_BYTES
 from dryrun.hardware import accelerator
 from evidence.site import diagrams
 from evidence.site.diagrams import (
     accumulation,
     batching,
+    bits,
     fsdp,
     loading,
     memory_bandwidth,
@@ -564,3 +566,8 @@ def test_the_gpu_waits_for_an_optimizer_on_the_host_once_for_each_step():
         assert waiting == (update[0], weights[1]) and update[1] == weights[0]
         sent = lasts(lanes["Link"], offload.TO_HOST)
         assert len(sent) == count and max(end for _, end in sent.values()) <= update[0]
+
+
+def test_the_bits_of_a_weight_are_those_that_dryrun_counts():
+    for name in bits.FORMATS:
+        assert sum(bits.bits(name)) == pytest.approx(8 * WEIGHT_BYTES[name]), name
