@@ -8,7 +8,7 @@ VALUE, SCALES, BOTH = "Value", "Scales and zero points, shared", "Mixed, on aver
 FORMATS = {  # name: (bits of a value, bits that a group shares, weights of a group, what they are)
     "bf16": (16, 0, 1, "16-bit weights"),
     "q8_0": (8, 16, 32, "GGUF: a 16-bit scale for 32"),
-    "fp8": (8, 0, 1, "one scale for a tensor, a row or a block"),
+    "fp8": (8, 0, 1, "a scale for a tensor, row or block"),
     "int4-32": (4, 32, 32, "torchao: scale and zero point for 32 weights"),
     "q4_k_m": (None, 0, 1, "GGUF: layers of 4 and of 6 bits"),
     "nf4": (4, 32, 64, "bitsandbytes: a 32-bit scale for 64"),
@@ -38,7 +38,7 @@ def diagram():
             value, shared = bits(name)
             spelled = SPELLED.get(name, name)
             if drawing.narrow:
-                drawing.text(0, below - 9, f"{spelled}: {said(name)}" if name != "bf16" else f"{spelled}: 16 bits", "start")
+                drawing.text(0, below - 9, f"{spelled}: {sum(bits(name)):.4g} bits", "start")
             else:
                 drawing.text(0, below + tall / 2, spelled, "start")
             drawing.box(first, below, value * bit, tall, "", BOTH if FORMATS[name][0] is None else VALUE)
