@@ -1,8 +1,8 @@
 """Runs the programs that the pages show, as a reader runs them.
 
 Each run is a `python`, `torchrun` or `bash` on an unaltered copy of the file, in an empty folder, with a reader's environment; warm.py
-spares most of them the seconds of importing. The tests of a session share the output of a run, across the workers of pytest-xdist too. Programs that train or
-generate are watched meanwhile: watched.py lists them.
+spares most of them the seconds of importing. The tests of a session share the output of a run, across the workers of pytest-xdist too.
+Programs that train or generate are watched meanwhile: watched.py lists them.
 """
 
 import contextlib
@@ -214,6 +214,8 @@ def _environment(name, more, commands):
 
 def _warm(commands, environment, programs, ranks):
     """The variables with which `python`, `torchrun` and its ranks begin where warm.py has imported what the programs import."""
+    if os.environ.get("FRESH"):
+        return {}
     folder = _test_folder() / "warm"
     folder.mkdir(exist_ok=True)
     for command in ("python", "torchrun"):

@@ -34,8 +34,9 @@ ENDS = {
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, monkeypatch):
     """Starts a program: in a fork, or where `fresh` in a Python of its own."""
+    monkeypatch.delenv("FRESH", raising=False)
     commands = tmp_path / "commands"
     commands.mkdir()
 

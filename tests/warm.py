@@ -1,9 +1,10 @@
 """A `python` for the tests of programs that begins where importing torch or transformers ends.
 
 Of the 14 seconds that a small program with Trainer takes on a slow CPU, 12 go into imports. So a server imports once what many programs
-import in their first lines, and each program runs in a fork of it, with the environment, the arguments, the folder and the streams
-that it was started with. Whatever a program does not import by itself is not there: `needs` reads its imports. What could tell a fork
-from a fresh Python (other variables, CPUs that it is bound to, torch.compile, which keeps processes) gets a fresh one.
+import in their first lines, and each program runs in a fork of it, with the environment, the arguments, the folder and the streams that it
+was started with. Whatever a program does not import by itself is not there: `needs` reads its imports. What could tell a fork from a fresh
+Python (other variables, CPUs that it is bound to, torch.compile, which keeps processes) gets a fresh one. FRESH=1 gives each program one,
+as the run of each night does.
 
     python warm.py FOLDER NAME    the server of one kind; programs.py starts it, and it ends with the tests that it serves
 """
@@ -38,8 +39,8 @@ NAMES = {  # of transformers, and the kind whose imports they bring
 }
 THREADS = {"": {}, "-one": {"OMP_NUM_THREADS": "1"}}  # OpenMP reads it as it is loaded; torchrun sets it
 # Variables that nothing reads while it is imported: those of a shell and of torchrun, and those that this module and the tests set.
-FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_FOLDER|PYTHONPATH|PYTHON_EXEC|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_\w+|TORCHELASTIC_\w+|"
-                  r"TORCH_NCCL_ASYNC_ERROR_HANDLING")  # fmt: skip
+FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_FOLDER|PYTHONPATH|PYTHON_EXEC|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|"
+                  r"MASTER_\w+|TORCHELASTIC_\w+|TORCH_NCCL_ASYNC_ERROR_HANDLING")  # fmt: skip
 COMPILES = re.compile(r"(?<!\bre)\.compile\(|compile=|flex_attention")
 PASSED_ON = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT]
 STATUS, SIZE = struct.Struct("i"), struct.Struct("Q")
