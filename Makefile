@@ -60,7 +60,7 @@ site: $(SITE) $(PYODIDE) ## build the site into site/
 	@$(BIN)/python -m mkdocs build --strict
 	@$(BIN)/python -m evidence answers site
 
-check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style (seconds)
+check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style (half a minute)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check

@@ -11,6 +11,7 @@ with the same chip, GB for GiB. Such a value contradicts another value:
 - cards with the same chip and as many multiprocessors have the same L2
 - a memory of one type is read a certain number of times per second
 - a driver shows as many bytes as `Accelerator.bytes`
+- the links are among those of links.json
 
 What is known and stays has its reason in the row, under `clock_exception` or `exceptions`, and both sources under
 `disagreements`. It cannot see what contradicts nothing: all peaks of a TPU doubled, a power limit, a year.
@@ -18,6 +19,7 @@ What is known and stays has its reason in the row, under `clock_exception` or `e
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Iterator
@@ -40,7 +42,7 @@ def doubts(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tupl
     """Yields (key, name of the value, what contradicts it) for each doubt without a reason in its row."""
     rows = hardware.ACCELERATORS if rows is None else rows
     for key, row in rows.items():
-        for name, said in [*_clock(row), *_ratios(row), *_rate(row), *_memory(row), *_bandwidth(row)]:
+        for name, said in [*_clock(row), *_ratios(row), *_rate(row), *_memory(row), *_bandwidth(row), *_link(row)]:
             if name not in row.exceptions:
                 yield key, name, said
     yield from _caches(rows)
@@ -62,6 +64,12 @@ def _clock(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
             clock = printed * 1e6 / (row.get("units") * row.operations[dtype])
             if not CLOCKS[0] < clock < CLOCKS[1]:
                 yield dtype, f"{printed} TFLOP/s would need a clock of {clock:,.0f} MHz"
+
+
+def _link(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
+    link = row.get("peer_link")
+    if link and link not in hardware.LINKS:
+        yield "peer_link", f"{link!r} is none of links.json: {', '.join(difflib.get_close_matches(link, hardware.LINKS, 3, 0))}, ..."
 
 
 def _ratios(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:

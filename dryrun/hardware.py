@@ -189,21 +189,29 @@ def _normal(name: str) -> str:
 def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
     sources, operations = read["sources"], read["operations"]
     for key, row in read["accelerators"].items():
-        values = {name: _value(value, sources) for name, value in row["values"].items()}
-        facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
-        lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
-        yield Accelerator(
-            key=key,
-            **facts,
-            **lists,
-            operations_name=row["operations"],
-            operations=operations.get(row["operations"], {}),
-            clock_exception=row["clock_exception"],
-            exceptions=row.get("exceptions", {}),
-            ecc=row.get("ecc", False),
-            driver_mib=read["drivers"].get(key, {}).get("mib"),
-            values=values,
-        )
+        try:
+            yield _accelerator(key, row, read["drivers"], sources, operations)
+        except KeyError as missing:
+            said = f"dryrun/data/accelerators.json: {key}: {missing} is missing, a field of the row or an entry of `sources`"
+            raise ValueError(f"{said}. Fix: copy what the row of a similar one has") from None
+
+
+def _accelerator(key: str, row: dict[str, Any], drivers: dict[str, Any], sources: dict[str, Any], operations: dict[str, Any]) -> Accelerator:
+    values = {name: _value(value, sources) for name, value in row["values"].items()}
+    facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
+    lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
+    return Accelerator(
+        key=key,
+        **facts,
+        **lists,
+        operations_name=row["operations"],
+        operations=operations.get(row["operations"], {}),
+        clock_exception=row["clock_exception"],
+        exceptions=row.get("exceptions", {}),
+        ecc=row.get("ecc", False),
+        driver_mib=drivers.get(key, {}).get("mib"),
+        values=values,
+    )
 
 
 def _value(row: dict[str, Any], sources: dict[str, Any]) -> Value:

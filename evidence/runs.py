@@ -17,6 +17,7 @@ from .claims import MIME
 from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stable_ids
 from .problems import Problem, line_of, read_text, shown
 
+LOGGED = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:,.]+\] \[[A-Z]+\] .*\n?", re.M)
 TIMEOUT = 1800  # seconds for one cell
 OPENED = {  # the least that start() leaves
     "required": ["notebook", "date", "machine", "software"],
@@ -121,10 +122,14 @@ def outputs_hash(notebook):
 
 
 def drop_logs(notebook):
-    """What libraries write to stderr names paths of this machine and is no result."""
+    """What libraries write to stderr names paths of this machine and is no result; nor are lines of a log on stdout."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                if output.get("name") == "stdout":
+                    output.text = LOGGED.sub("", output.text)
+            cell.outputs = [output for output in cell.outputs if output.get("text", " ")]
 
 
 def recompute(name, results=records.RESULTS, say=print):

@@ -184,6 +184,14 @@ def differing(commit: str) -> list[str]:
     return (done.stdout + new.stdout).splitlines()
 
 
+def expected(tests: list[str], workers: int = 2) -> str:
+    """How many test files, and about how many minutes."""
+    files = [test.as_posix() for test in files_of_tests()] if tests == ALL else tests
+    seconds = json.loads(SECONDS.read_text(encoding="utf-8"))
+    taken = [seconds.get(file, NEW) for file in files]
+    return f"{len(files)} test files: about {max(sum(taken) / workers, *taken) / 60:.0f} minutes"
+
+
 def shard(tests: list[str], number: int, of: int) -> list[str]:
     """The files of one part: each in turn, the slowest first, goes to the part that takes least so far."""
     files = [test.as_posix() for test in files_of_tests()] if tests == ALL else tests
@@ -211,6 +219,8 @@ def main() -> None:
         if not part or int(part[1]) > int(part[2]):
             sys.exit(f"SHARD={asked.shard}: no part of a whole. Fix: write the second of four as SHARD=2/4")
         tests = shard(tests, int(part[1]), int(part[2]))
+    if tests:
+        print(f"{expected(tests)} on two cores like those of {SECONDS.relative_to(ROOT)}", file=sys.stderr)
     print("\n".join(tests))
 
 

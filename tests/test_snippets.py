@@ -205,15 +205,18 @@ def unaccounted(names, tested, not_tested):
             yield f"snippets/{name}: a test runs or reads it. Fix: take it out of NOT_TESTED in tests/test_snippets.py"
         if name not in tested and name not in not_tested:
             how = f"call run({name!r}), the name in full," if name.endswith((".py", ".sh", ".sbatch")) else "read it"
-            yield f"snippets/{name}: no test runs or reads it. Fix: {how} in the test of its page"
+            yield f"snippets/{name}: no test runs or reads it. Fix: {how} in tests/pages/test_{name.split('/')[0]}.py"
     for name in sorted(not_tested.keys() - set(names)):
         yield f"tests/test_snippets.py: NOT_TESTED names {name}, which is no file{nearest(name, names)}. Fix: take it out"
 
 
+def test_of(path):
+    return ROOT / "tests" / "pages" / f"test_{path.relative_to(SNIPPETS).parts[0]}.py"
+
+
 def named_by_test(path):
     """The strings in the test of a snippet's page."""
-    test = ROOT / "tests" / "pages" / f"test_{path.relative_to(SNIPPETS).parts[0]}.py"
-    return strings(ast.parse(test.read_text()))
+    return strings(ast.parse(test_of(path).read_text()))
 
 
 def read_by_tests(path):
@@ -240,7 +243,7 @@ def test_every_message_is_raised_by_a_test_of_its_page_or_says_why_not():
         for name, mark, _ in regions(path):
             why = mark.removeprefix("not tested: ")
             if (name in tested) == bool(why):
-                fix = "take `not tested` out" if why else f'compare it in the test of its page, shown_message(..., "{name}"), or say why not'
+                fix = "take `not tested` out" if why else f'compare it in {test_of(path).relative_to(ROOT)}, shown_message("{path.parent.name}", "{name}"), or write `not tested: why` behind its start'
                 problems.append(f"{path.relative_to(ROOT)}: {name} {'has a test' if why else 'has no test'}. Fix: {fix}")
     fail_with(problems)
 

@@ -5,12 +5,14 @@
 - a unit typed after a claim that shows it (here), and two claims of a table in each other's rows (swaps.py)
 - a record that was edited by hand
 - a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor, a page that `nav`
-  lacks (links.py)
+  lacks, an image without a text or a file (links.py)
 - code that is no included snippet, a snippet or region that is gone, a snippet that no page includes (snippets.py)
 """
 
 import re
 from pathlib import Path
+
+from dryrun import data_sheets, hardware
 
 from .. import cited, records
 from ..notebooks import line_of_cell
@@ -59,8 +61,18 @@ def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
 
 
 def check_repository():
-    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, and in locks."""
-    return [*hygiene.check(), *repository_docs.check(), *locks.check()]
+    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, in locks and in the data sheets."""
+    return [*hygiene.check(), *repository_docs.check(), *locks.check(), *check_data_sheets()]
+
+
+def check_data_sheets():
+    """Values of accelerators that contradict each other."""
+    path = hardware.DATA / "accelerators.json"
+    text = read_text(path)
+    rows = text.index('"accelerators": {')
+    for key, name, said in data_sheets.doubts():
+        line = text.count("\n", 0, text.index(f'"{key}": {{', rows)) + 1
+        yield Problem(path, f"{key}, {name}: {said}", "give the value of the data sheet, or a reason under `exceptions` of the row", line)
 
 
 def check_notebook_prose(path, notebook):
@@ -96,7 +108,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
     if not block.closed:
         yield Problem(path, "this block has no end", "close it by a fence as long as the first", block.line)
     elif block.language is None:
-        fix = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
+        fix = "name a claim, [[notebook:claim]], make the figure the text of a link to its source, or write arithmetic out in backticks with its result"
         yield from figures.problems(path, block.text, block.line, fix)
         yield from arithmetic.problems(path, block.text, block.line)
         yield from _claims(path, block, found, used)
@@ -104,6 +116,7 @@ def _block(path, block, found, used, included, docs, snippet_folder):
         yield from links.check_sections(path, block)
         yield from links.check(path, block, docs)
         yield from links.check_words(path, block)
+        yield from links.check_images(path, block)
         yield from snippets.check_html(path, block, snippet_folder)
     elif block.language in record_blocks.NAMES:
         yield from record_blocks.check(path, block, found)

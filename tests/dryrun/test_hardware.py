@@ -152,6 +152,27 @@ def test_a_tenth_of_a_bandwidth_is_found():
     assert tried > 50 and missed == []
 
 
+def test_a_link_that_is_none_of_the_table_is_found_with_the_nearest():
+    rows = changed("l40s", peer_link="PCIe 5.0 x16")
+    (said,) = (said for key, name, said in data_sheets.doubts(rows) if (key, name) == ("l40s", "peer_link"))
+    assert said.startswith("'PCIe 5.0 x16' is none of links.json: PCIe 5 x16, ")
+
+
+@pytest.mark.parametrize("lacking", ["label", "aliases"])
+def test_a_row_that_lacks_a_field_is_named_with_it(lacking):
+    read = hardware.table("accelerators")
+    del read["accelerators"]["l40s"][lacking]
+    with pytest.raises(ValueError, match=rf"accelerators.json: l40s: '{lacking}' is missing.* Fix: "):
+        dict(enumerate(hardware._accelerators(read)))
+
+
+def test_a_source_without_an_entry_is_named():
+    read = hardware.table("accelerators")
+    read["accelerators"]["l40s"]["values"]["memory"]["source"] = "my-sheet"
+    with pytest.raises(ValueError, match="l40s: 'my-sheet' is missing, a field of the row or an entry of `sources`"):
+        dict(enumerate(hardware._accelerators(read)))
+
+
 def test_the_l2_of_another_card_than_the_same_chip_has_is_found():
     assert ("l40s", "l2") in doubted(changed("l40s", l2=48))
     assert ("arc-pro-b60", "l2") in doubted(changed("arc-pro-b60", l2=4))

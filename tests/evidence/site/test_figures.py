@@ -4,7 +4,7 @@ import pytest
 
 from evidence.site import figures
 
-LINK_OR_CLAIM = "name a claim, [[notebook:claim]], or make the figure the text of a link to its source"
+LINK_OR_CLAIM = "name a claim, [[notebook:claim]], make the figure the text of a link to its source, or write arithmetic out in backticks with its result"
 
 
 @pytest.mark.parametrize(
