@@ -67,7 +67,7 @@ def test_a_link_whose_words_say_nothing_is_named_with_its_line(repository, probl
     [
         ("![](there.png)", "an image without a text, ![](there.png). Fix: say in its brackets"),
         ('<img src="there.png">', 'an image without a text, <img src="there.png">. Fix: say in alt="..."'),
-        ("![A curve](thre.png)", "there is no image thre.png (did you mean there.png?)"),
+        ("![A curve](there-2.png)", "there is no image there-2.png (did you mean there.png?)"),
         ('<img alt="A curve" src="gone.svg">', "there is no image gone.svg"),
     ],
 )
