@@ -214,7 +214,7 @@ def _environment(name, more, commands):
 
 def _warm(commands, environment, programs, ranks):
     """The variables with which `python`, `torchrun` and its ranks begin where warm.py has imported what the programs import."""
-    if os.environ.get("FRESH"):
+    if os.environ.get("FRESH") or sys.platform != "linux":
         return {}
     folder = _test_folder() / "warm"
     folder.mkdir(exist_ok=True)

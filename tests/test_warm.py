@@ -11,6 +11,7 @@ import psutil
 import pytest
 import warm
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each program gets a Python of its own")
 SEEN = """\
 import os
 import sys
@@ -130,6 +131,13 @@ def test_a_fork_holds_nothing_that_the_program_does_not_import_itself(kind, line
 @pytest.mark.parametrize("text", ["import re\n", "from transformers import AutoTokenizer\n", "import torch\nstep = torch.compile(step)\n"])
 def test_other_programs_get_a_fresh_python(text):
     assert not warm.needs(text)
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_no_trouble(start, tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    monkeypatch.setenv("TEST_FOLDER", str(folder))
+    assert ended(start("import os\n\nimport torch\n\nprint(os.getppid())\n"))[0] != f"{os.getpid()}\n"
 
 
 def test_a_server_ends_with_those_who_started_it(tmp_path):

@@ -102,8 +102,8 @@ def _connection(folder: str, kind: str) -> socket.socket | None:
         other = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
         if all(FREE.fullmatch(name) for name in other):
             connection = socket.socket(socket.AF_UNIX)
-            with contextlib.suppress(OSError):  # the server is gone
-                connection.connect(f"{folder}/{kind}{suffix}")
+            with contextlib.suppress(OSError), contextlib.chdir(folder):  # the path of a socket may be too long; the server may be gone
+                connection.connect(f"{kind}{suffix}")
                 return connection
     return None
 
@@ -114,21 +114,22 @@ def _connection(folder: str, kind: str) -> socket.socket | None:
 def serve(folder: str, name: str) -> None:
     """Imports what the kind holds, and forks for each who asks; returns in the fork, to become the program."""
     before = {**os.environ}
+    os.chdir(folder)
     exec(IMPORTS[name.partition("-")[0]], {})
     gc.collect()
     gc.freeze()  # a fork that collects garbage leaves these pages alone
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"{folder}/{name}")
+    listener.bind(name)
     listener.listen(64)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    with open(f"{folder}/{name}.new", "w", encoding="utf-8") as file:
+    with open(f"{name}.new", "w", encoding="utf-8") as file:
         json.dump(before, file)
-    os.rename(f"{folder}/{name}.new", f"{folder}/{name}.json")  # whoever sees it can ask
+    os.rename(f"{name}.new", f"{name}.json")  # whoever sees it can ask
     running: dict[int, socket.socket] = {}
     tests = os.getppid()
-    while running or os.path.exists(f"{folder}/{name}") and os.getppid() == tests:
+    while running or os.path.exists(name) and os.getppid() == tests:
         ready = select.select([listener, woken, *running.values()], [], [], 1)[0]
         if woken in ready:
             os.read(woken, 4096)
@@ -163,7 +164,7 @@ def serve(folder: str, name: str) -> None:
             for stream in streams:
                 os.close(stream)
             running[process] = connection
-    for left in (f"{folder}/{name}.json", f"{folder}/{name}"):
+    for left in (f"{name}.json", name):
         with contextlib.suppress(OSError):
             os.remove(left)
 
