@@ -140,6 +140,13 @@ def test_a_path_that_is_too_long_for_a_socket_is_no_trouble(start, tmp_path, mon
     assert ended(start("import os\n\nimport torch\n\nprint(os.getppid())\n"))[0] != f"{os.getpid()}\n"
 
 
+def test_what_a_module_beside_the_program_imports_counts_as_imported(start, tmp_path):
+    (tmp_path / "task.py").write_text("import torch\n")
+    started = start("import torch\n")  # the server is there from here on
+    ended(started)
+    assert ended(start("import os\n\nfrom task import torch\n\nprint(os.getppid(), torch.__name__)\n"))[0].split()[0] != str(os.getpid())
+
+
 def test_a_server_ends_with_those_who_started_it(tmp_path):
     code = f"import sys; sys.path.insert(0, {str(programs.WARM.parent)!r}); import programs; programs._start_server(programs.Path({str(tmp_path)!r}), 'torch')"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TEST_FOLDER": str(tmp_path)}, check=True, timeout=100)

@@ -72,8 +72,7 @@ def command() -> None:
     unbuffered = arguments[:1] == ["-u"]
     program = arguments[unbuffered:][:1]
     if program and program[0].endswith(".py") and os.path.isfile(program[0]):
-        with open(program[0], encoding="utf-8") as file:
-            connection = _connection(folder, needs(file.read()))
+        connection = _connection(folder, needs(_with_neighbors(program[0])))
     if connection is None:
         os.execv(python, [python, *arguments])
     asked = {"arguments": arguments[unbuffered:], "unbuffered": unbuffered, "folder": os.getcwd(), "environment": {**os.environ}}
@@ -88,6 +87,17 @@ def command() -> None:
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _with_neighbors(path: str) -> str:
+    """The text of a program, and of the modules beside it that it imports."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for module in dict.fromkeys(re.findall(r"^(?:from|import) (\w+)", text, re.M)):
+        if os.path.isfile(beside := os.path.join(os.path.dirname(path), f"{module}.py")):
+            with open(beside, encoding="utf-8") as file:
+                text += "\n" + file.read()
+    return text
 
 
 def _connection(folder: str, kind: str) -> socket.socket | None:
