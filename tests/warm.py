@@ -43,6 +43,8 @@ FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_FOLDER|PYTHONPATH|PYT
                   r"MASTER_\w+|TORCHELASTIC_\w+|TORCH_NCCL_ASYNC_ERROR_HANDLING")  # fmt: skip
 COMPILES = re.compile(r"(?<!\bre)\.compile\(|compile=|flex_attention")
 PASSED_ON = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT]
+TESTS = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(TESTS)
 STATUS, SIZE = struct.Struct("i"), struct.Struct("Q")
 
 
@@ -101,7 +103,8 @@ def _with_neighbors(path: str) -> str:
 
 
 def _connection(folder: str, kind: str) -> socket.socket | None:
-    if not kind or len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
+    packages = {*os.environ.get("PYTHONPATH", "").split(os.pathsep)} - {"", ROOT, f"{TESTS}/watcher"}  # other versions of what is imported
+    if not kind or packages or len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
         return None
     for suffix in THREADS:
         try:

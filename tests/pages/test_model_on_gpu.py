@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from programs import ROOT, SNIPPETS
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, TrainingArguments
 
 from dryrun import depth, device_memory, models, timing, tracing
 from dryrun.adapters import FourBitLinear
@@ -90,6 +90,7 @@ def made_by_the_recipe(layers, length, bits, folder):
         def train(self, **more):
             raise Stop
 
+    arguments = TrainingArguments
     said = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
     (folder / "conversations.jsonl").write_text(json.dumps({"messages": said}))
     with (
@@ -98,6 +99,8 @@ def made_by_the_recipe(layers, length, bits, folder):
         mock.patch("transformers.AutoTokenizer.from_pretrained", lambda name: Words()),
         mock.patch("transformers.DataCollatorForSeq2Seq", lambda *more, **named: None),
         mock.patch("transformers.Trainer", Caught),
+        mock.patch("torch.cuda.is_available", lambda: True),  # else it computes in fp32
+        mock.patch("transformers.TrainingArguments", lambda folder, **given: arguments(folder, **given | {"use_cpu": True})),
         mock.patch("sys.argv", ["finetune_8b.py", "--length", str(length), "--bits", str(bits)]),
         pytest.raises(Stop),
     ):
