@@ -210,13 +210,13 @@ def unaccounted(names, tested, not_tested):
         yield f"tests/test_snippets.py: NOT_TESTED names {name}, which is no file{nearest(name, names)}. Fix: take it out"
 
 
-def test_of(path):
+def page_test(path):
     return ROOT / "tests" / "pages" / f"test_{path.relative_to(SNIPPETS).parts[0]}.py"
 
 
 def named_by_test(path):
     """The strings in the test of a snippet's page."""
-    return strings(ast.parse(test_of(path).read_text()))
+    return strings(ast.parse(page_test(path).read_text()))
 
 
 def read_by_tests(path):
@@ -243,7 +243,7 @@ def test_every_message_is_raised_by_a_test_of_its_page_or_says_why_not():
         for name, mark, _ in regions(path):
             why = mark.removeprefix("not tested: ")
             if (name in tested) == bool(why):
-                fix = "take `not tested` out" if why else f'compare it in {test_of(path).relative_to(ROOT)}, shown_message("{path.parent.name}", "{name}"), or write `not tested: why` behind its start'
+                fix = "take `not tested` out" if why else f'compare it in {page_test(path).relative_to(ROOT)}, shown_message("{path.parent.name}", "{name}"), or write `not tested: why` behind its start'
                 problems.append(f"{path.relative_to(ROOT)}: {name} {'has a test' if why else 'has no test'}. Fix: {fix}")
     fail_with(problems)
 
