@@ -33,6 +33,35 @@ def pytest_collection_modifyitems(config, items):
             raise pytest.UsageError(what)
 
 
+class Progress:
+    """Says of each test file when it ends what it took: with many workers, the dots of a long run do not tell where it is."""
+
+    def __init__(self, terminal):
+        self.terminal, self.left, self.took, self.failed = terminal, {}, {}, {}
+
+    def pytest_xdist_node_collection_finished(self, ids):
+        if not self.left:  # each worker collects the same
+            for file in (one.split("::")[0] for one in ids):
+                self.left[file] = self.left.get(file, 0) + 1
+
+    def pytest_runtest_logreport(self, report):
+        file = report.nodeid.split("::")[0]
+        self.took[file] = self.took.get(file, 0) + report.duration
+        self.failed[file] = self.failed.get(file, 0) + report.failed
+        if report.failed:
+            self.terminal.write_line(f"\nfailed: {report.nodeid}")
+        if report.when == "teardown" and file in self.left:
+            self.left[file] -= 1
+            if not self.left[file] and self.took[file] > 10:
+                failed = f", {self.failed[file]} failed" if self.failed[file] else ""
+                self.terminal.write_line(f"\n{file}: {self.took[file]:.0f} s{failed}")
+
+
+def pytest_configure(config):
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config.pluginmanager.get_plugin("terminalreporter")))
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py)."""
     seconds = {}
