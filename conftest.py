@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tests"))  # built.py and programs.py, which several folders of tests use
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may depend on what a hub serves today
+os.environ |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}  # of workers and kernels: see tests/programs.py
 if "TEST_FOLDER" not in os.environ:
     shared = tempfile.TemporaryDirectory(prefix="tests-")
     os.environ["TEST_FOLDER"] = shared.name
@@ -36,8 +37,11 @@ def pytest_collection_modifyitems(config, items):
 class Progress:
     """Says of each test file when it ends what it took: with many workers, the dots of a long run do not tell where it is."""
 
-    def __init__(self, terminal):
-        self.terminal, self.left, self.took, self.failed = terminal, {}, {}, {}
+    def __init__(self, config):
+        self.config, self.left, self.took, self.failed = config, {}, {}, {}
+
+    def say(self, text):
+        self.config.pluginmanager.get_plugin("terminalreporter").write_line(f"\n{text}")
 
     def pytest_xdist_node_collection_finished(self, ids):
         if not self.left:  # each worker collects the same
@@ -49,17 +53,17 @@ class Progress:
         self.took[file] = self.took.get(file, 0) + report.duration
         self.failed[file] = self.failed.get(file, 0) + report.failed
         if report.failed:
-            self.terminal.write_line(f"\nfailed: {report.nodeid}")
+            self.say(f"failed: {report.nodeid}")
         if report.when == "teardown" and file in self.left:
             self.left[file] -= 1
             if not self.left[file] and self.took[file] > 10:
                 failed = f", {self.failed[file]} failed" if self.failed[file] else ""
-                self.terminal.write_line(f"\n{file}: {self.took[file]:.0f} s{failed}")
+                self.say(f"{file}: {self.took[file]:.0f} s{failed}")
 
 
 def pytest_configure(config):
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Progress(config.pluginmanager.get_plugin("terminalreporter")))
+        config.pluginmanager.register(Progress(config))
 
 
 def pytest_terminal_summary(terminalreporter, config):

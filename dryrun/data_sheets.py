@@ -66,12 +66,6 @@ def _clock(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
                 yield dtype, f"{printed} TFLOP/s would need a clock of {clock:,.0f} MHz"
 
 
-def _link(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
-    link = row.get("peer_link")
-    if link and link not in hardware.LINKS:
-        yield "peer_link", f"{link!r} is none of links.json: {', '.join(difflib.get_close_matches(link, hardware.LINKS, 3, 0))}, ..."
-
-
 def _ratios(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     """Peaks that do not stand in the ratio of their operations."""
     ours = {name: row.get(name) for name in MATRIX if row.get(name)}
@@ -112,6 +106,13 @@ def _bandwidth(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
     kind = next((kind for kind in READS if str(row.get("memory_type")).startswith(kind)), None)
     if kind and row.reads_per_second and not READS[kind][0] <= row.reads_per_second <= READS[kind][1]:
         yield "bandwidth", f"{kind} whose whole memory is read {row.reads_per_second:.2g} times per second"
+
+
+def _link(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
+    """A name of a link that links.json lacks."""
+    link = row.get("peer_link")
+    if link and link not in hardware.LINKS:
+        yield "peer_link", f"{link!r} is none of links.json: {', '.join(difflib.get_close_matches(link, hardware.LINKS, 3, 0))}, ..."
 
 
 def _caches(rows: dict[str, hardware.Accelerator]) -> Iterator[tuple[str, str, str]]:

@@ -54,6 +54,18 @@ def test_a_notebook_with_its_outputs_and_its_record_has_no_problem(repository):
     assert repository.notebook_problems() == []
 
 
+def test_lines_of_a_log_are_no_output_and_printed_lines_are():
+    log = "[2026-11-28 19:02:11,482] [INFO] [real_accelerator.py:260:get_accelerator] cpu\n"
+    outputs = [
+        nbformat.v4.new_output("stream", name="stderr", text="/home/somebody/model.py: a warning\n"),
+        nbformat.v4.new_output("stream", name="stdout", text=f"{log}loss 2.3\n{log}"),
+        nbformat.v4.new_output("stream", name="stdout", text=log),
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("train()", outputs=outputs)])
+    runs.drop_logs(notebook)
+    assert [output.text for output in notebook.cells[0].outputs] == ["loss 2.3\n"]
+
+
 def test_records_tell_machine_versions_date_command_and_source(repository):
     data, exact = records.load(repository.record).data, records.load(repository.exact).data
     assert data["machine"]["name"] == "test-cpu-2core" and data["software"]["torch"] == "2.13.0"
