@@ -52,6 +52,7 @@ def exact(name, results=records.RESULTS, say=print):
 
 def _store(name, notebook, made, results, say):
     notebook.cells = with_stable_ids(notebook.cells)
+    _number(notebook)
     notebook.metadata["evidence"] = {"outputs": outputs_hash(notebook)}
     texts = {FOLDER / f"{name}.ipynb": nbformat.writes(notebook) + "\n"}
     texts |= dict(records.prepared(part, results) for part in made)
@@ -59,6 +60,16 @@ def _store(name, notebook, made, results, say):
     count = {key: sum(len(part[key]) for part in made) for key in ("claims", "tables")}
     places = " and ".join(shown(place) for place in list(texts)[1:])
     say(f"{name}: {count['claims']} claims, {count['tables']} tables in {places}")
+
+
+def _number(notebook):
+    """Numbers the cells that ran as a run of all does, so that a run of some changes no number of the others."""
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code" and not _closes(cell))
+    for number, cell in enumerate(cells, 1):
+        cell.execution_count = cell.execution_count and number
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
 
 
 def _execute_exact(name, notebook, say):

@@ -496,6 +496,12 @@ class TestKernel:
         )
         assert runs.recompute("tiny", say=lambda text: None) == 2
 
+    def test_a_run_of_what_is_exact_numbers_the_cells_as_a_run_of_all_does(self):
+        runs.exact("tiny", say=lambda text: None)
+        cells = [cell for cell in nbformat.read(self.repository.notebook, 4).cells if cell.cell_type == "code"]
+        assert [cell.execution_count for cell in cells] == [1, 2, 3, 4, 5, None]  # the last is for readers
+        assert self.repository.notebook_problems() == []
+
     def test_a_cell_that_raises_is_named_with_the_line_and_loses_nothing(self):
         self.short("x = 1", "x = 2\n\nx / 0")
         line = line_with(self.repository.source, "x / 0")
