@@ -9,6 +9,7 @@ from . import (
     batching,
     bits,
     buckets,
+    cache_pages,
     fsdp,
     hang,
     loading,
@@ -20,9 +21,11 @@ from . import (
     ranks,
     ring,
     roofline,
+    shards,
     strategy,
     tensor_parallel,
     three_ways,
+    token_weights,
 )
 from .svg import timeline
 
@@ -33,6 +36,7 @@ DIAGRAMS = {
     "batch-fixed": batching.fixed_diagram,
     "bits": bits.diagram,
     "buckets": buckets.diagram,
+    "cache-pages": cache_pages.diagram,
     "fsdp": fsdp.diagram,
     "hang": hang.diagram,
     "loading": loading.diagram,
@@ -47,9 +51,11 @@ DIAGRAMS = {
     "ranks": ranks.diagram,
     "ring": ring.diagram,
     "roofline": roofline.diagram,
+    "shards": shards.diagram,
     "strategy": strategy.diagram,
     "tensor-parallel": tensor_parallel.diagram,
     "three-ways": three_ways.diagram,
+    "token-weights": token_weights.diagram,
 }
 
 

@@ -12,6 +12,8 @@ from accelerate import infer_auto_device_map
 from bs4 import BeautifulSoup
 from built import ROOT
 from small_site import block, render
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties, TensorStorageMetadata
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
@@ -29,6 +31,7 @@ from evidence.site.diagrams import (
     accumulation,
     batching,
     bits,
+    cache_pages,
     fsdp,
     loading,
     memory_bandwidth,
@@ -39,9 +42,11 @@ from evidence.site.diagrams import (
     ranks,
     ring,
     roofline,
+    shards,
     strategy,
     tensor_parallel,
     three_ways,
+    token_weights,
 )
 from evidence.site.diagrams.svg import LETTER, WIDTHS, decisions, timeline
 
@@ -277,6 +282,44 @@ def test_packing_keeps_every_text_and_wastes_less():
         assert sorted(length for texts, _ in rows for length in texts) == sorted(packing.LENGTHS)
         assert all(sum(texts) + padding == packing.ROW for texts, padding in rows)
     assert len(packed) == len(padded) / 2 and packing.share(packed) < packing.share(padded) / 2
+
+
+def test_the_cache_in_pages_holds_more_requests_than_with_room_reserved_for_each():
+    reserved, paged = cache_pages.reserved(), cache_pages.paged()
+    for requests in (reserved, paged):
+        assert [written for written, _ in requests] == [*cache_pages.LENGTHS[: len(requests)]]
+        taken = cache_pages.blocks(requests)
+        assert [start for start, *_ in taken[1:]] == [start + length for start, length, *_ in taken[:-1]]  # no page of two requests
+        assert sum(length for _, length, *_ in taken) == cache_pages.PAGES
+    assert all(written + beyond == cache_pages.LONGEST for written, beyond in reserved)
+    assert len(paged) > len(reserved)
+    used = sum(written for written, _ in paged)
+    assert used + cache_pages.LENGTHS[len(paged)] > cache_pages.PAGES  # the next request has to wait
+
+
+def test_a_token_counts_in_a_step_as_its_gradient_does():
+    tokens = [torch.ones(number, requires_grad=True) for number in token_weights.TOKENS]
+    sum(batch.sum() / sum(token_weights.TOKENS) for batch in tokens).backward()
+    assert [batch.grad.tolist() for batch in tokens] == [pytest.approx(weights) for weights in token_weights.by_all()]
+    for batch in tokens:
+        batch.grad = None
+    torch.stack([batch.mean() for batch in tokens]).mean().backward()
+    assert [batch.grad.tolist() for batch in tokens] == [pytest.approx(weights) for weights in token_weights.by_means()]
+
+
+@pytest.mark.parametrize("ranks", shards.READ)
+def test_ranks_read_of_a_sharded_checkpoint_what_dcp_would_plan(ranks):
+    def chunk(first, last):
+        return ChunkStorageMetadata(offsets=torch.Size([first]), sizes=torch.Size([last - first]))
+
+    saved = TensorStorageMetadata(TensorProperties(), torch.Size([shards.ROWS]), [chunk(*each) for each in shards.bounds(shards.SAVED)])
+    assert [last - first for first, last in shards.bounds(ranks)] == [len(part) for part in torch.arange(shards.ROWS).chunk(ranks)]
+    planned = []
+    for rank, each in enumerate(shards.bounds(ranks)):
+        for item in create_read_items_for_chunk_list("weight", saved, [chunk(*each)]):
+            first = item.storage_index.offset[0] + item.storage_offsets[0]
+            planned.append((rank, item.storage_index.index, first, first + item.lengths[0]))
+    assert planned == shards.pieces(ranks)
 
 
 def test_gradients_of_an_accumulated_step_stay_from_the_first_backward_pass_to_the_optimizer():
