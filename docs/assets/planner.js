@@ -111,7 +111,8 @@
   })
 
   // What comes back.
-  let id = 0, waiting, shown = {}, known = ""
+  let last = 0, id = 0, table = 0 // numbers of what was asked: of all, of the question, of its table
+  let waiting, shown = {}, known = ""
   let worker, asking = false, shown_once = false, taken = false
   const offer = () => {
     const button = make("button", "Ask: this loads Python, some 13 MB the first time", { type: "button", className: "md-button" })
@@ -130,6 +131,8 @@
       answer.classList.remove("planner-old")
       document.querySelector(".planner-busy").hidden = shown_once = true
       answer.replaceChildren(...show())
+      if (linked && document.getElementById("planner-table")) compare(linked)
+      else if (table) tabulate() // its place is a new one
       if (taken && words[0] !== "plan") {
         answer.querySelector(".planner-verdict")?.focus({ preventScroll: true }) // the button that was pressed is gone
         taken = false
@@ -137,14 +140,14 @@
     })
     worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "this browser has no module workers"}. On the command line:`), command()))
   }
-  const send = (kind, words) => {
+  const send = (kind, words, of = id) => {
     if (!worker) start()
-    worker.postMessage({ id, kind, asked: words })
+    worker.postMessage({ id: of, kind, asked: words })
   }
   const pasted = found => {
     said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
     if (found.error) {
-      id += 1 // an answer on its way is of another model
+      id = last += 1 // an answer on its way is of another model
       return answer.replaceChildren(make("p", "No answer: this config.json cannot be taken. Why stands below it.", { className: "planner-verdict no" }))
     }
     config.value = ""
@@ -158,7 +161,8 @@
     store()
     if (!worker && navigator.connection?.saveData && !asking) return offer()
     if (!worker) start()
-    id += 1
+    id = last += 1
+    table = 0
     shown = {}
     if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
@@ -350,8 +354,24 @@
   }
 
   // The same question for every GPU, or for every model.
-  let rows = [], axis = "", table = 0, left_out = "", by = "rate"
+  let rows = [], axis = "", left_out = "", by = "rate"
+  let linked // "gpu" or "model": the table that the address shows
+  const SORTS = { rate: "tokens/s", cost: "cost", memory: "memory of the GPU" }
   const prices = {} // of a GPU hour, by GPU: the reader's own
+  const share = () => {
+    const search = new URLSearchParams(location.search), priced = Object.entries(prices).filter(([, value]) => value)
+    for (const [name, value] of [["table", axis], ["by", by === "rate" ? "" : by], ["prices", priced.map(pair => pair.join(":")).join(",")]])
+      if (value) search.set(name, value)
+      else search.delete(name)
+    history.replaceState(null, "", `?${search}${location.hash}`)
+  }
+  const read_table = () => {
+    const said = new URLSearchParams(location.search), sort = said.get("by")
+    linked = ["gpu", "model"].find(one => one === said.get("table"))
+    if (Object.hasOwn(SORTS, sort)) by = sort
+    for (const [name, value] of (said.get("prices") ?? "").split(",").map(pair => pair.split(":")))
+      if (offered.gpus.some(one => one.name === name) && value > 0) prices[name] = value
+  }
   const comparison = () => {
     const button = (text, of) => {
       const element = make("button", text, { type: "button", className: "md-button" })
@@ -364,13 +384,15 @@
     rows = []
     left_out = ""
     axis = of
-    table = id += 1 // rows of an earlier table are of another question
+    linked = undefined
+    table = last += 1 // rows of an earlier table are of another question
+    share()
     const memory = field("memory").value // of one machine
     for (const one of offered[`${of}s`]) {
       if (of === "gpu" && is.train() && !one.trains) continue
       const words = question().filter((word, at, all) => of !== "gpu" || !memory || word !== "--memory" && all[at - 1] !== "--memory")
       words[of === "model" ? 1 : words.indexOf("--gpu") + 1] = one.name
-      send("row", words)
+      send("row", words, table)
     }
   }
   const another = (words, found) => {
@@ -386,12 +408,12 @@
     const order = { fits: 0, maybe: 1, no: 2 }, label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
     const sorts = { rate: one => -(one.tokens_per_second ?? 0), cost: one => cost(one) || Infinity, memory: one => one.gpu_gib }
     rows.sort((one, other) => order[state(one)] - order[state(other)] || sorts[by](one) - sorts[by](other))
-    const sorted = make("select", [["rate", "tokens/s"], ["cost", "cost"], ["memory", "memory of the GPU"]].map(([value, text]) => make("option", text, { value, selected: value === by })))
-    sorted.addEventListener("change", () => { by = sorted.value; tabulate() })
+    const sorted = make("select", Object.entries(SORTS).map(([value, text]) => make("option", text, { value, selected: value === by })))
+    sorted.addEventListener("change", () => { by = sorted.value; share(); tabulate() })
     const priced = one => {
       const total = make("td", cost(one) ? number(cost(one)) : "–"), box = make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` })
       box.addEventListener("input", () => { prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
-      box.addEventListener("change", tabulate)
+      box.addEventListener("change", () => { share(); tabulate() })
       return [make("td", box), total]
     }
     const timed = Boolean(shown.train?.tokens)
@@ -415,7 +437,7 @@
     field("network").append(...found.networks.map(name => make("option", name, { value: name })))
     defaults.weights = "bf16"
   })
-  filled.then(() => { read(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
+  filled.then(() => { read(); read_table(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
   form.addEventListener("submit", event => event.preventDefault())
   form.addEventListener("input", event => {
     if (event.target === config) return
@@ -432,5 +454,5 @@
     one.addEventListener("focus", () => one.select())
     one.addEventListener("blur", () => { one.value ||= one.placeholder })
   }
-  addEventListener("popstate", () => { read(); ask() })
+  addEventListener("popstate", () => { read(); read_table(); ask() })
 }

@@ -20,7 +20,8 @@
   }
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
-  let index, words, counts, sections, instead, told = [] // counts: how many sections have a word
+  const FORMS = 4 // times as many sections
+  let index, words, counts, sections, instead, told = [], forms = {} // counts: how many sections have a word
   const learn = () => {
     counts = new Map(Object.entries(index.invertedIndex).map(([word, { text, title }]) =>
       [word, Object.keys(text).length + 5 * Object.keys(title).length]))
@@ -31,6 +32,11 @@
     let low = 0, high = words.length
     while (low < high) { const middle = (low + high) >> 1; if (words[middle] < start) low = middle + 1; else high = middle }
     return words[low]
+  }
+  const having = start => { // how many sections have a word that begins so
+    let sum = 0
+    for (let at = words.indexOf(first(start)); at >= 0 && words[at]?.startsWith(start); at++) sum += counts.get(words[at])
+    return sum
   }
   const begins = start => first(start)?.startsWith(start)
 
@@ -56,6 +62,13 @@
     return found
   }
 
+  // A form that pages hardly use (profiling) stands for those that they do (profiler, profile).
+  const ENDING = /(?:ing|ed|ible|able|ation|ions?|est|e?s)$/
+  const ofForm = word => {
+    const start = word.replace(ENDING, "")
+    return start.length >= 4 && having(start) > FORMS * having(word) ? start : word
+  }
+
   const apart = word => begins(word) ? word : word.match(/^(\d+)(\p{L}{2,})$|^(\p{L}{2,})(\d+)$/u)?.slice(1).filter(Boolean) ?? word // 24gb, zero3: pages write two words
 
   const rewrite = pasted => {
@@ -67,7 +80,8 @@
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
-    return [...asked.map(word => `${word}^2 ${word}`), ...meant].join(" ")
+    forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))
+    return [...asked.map(word => `${word}^2 ${forms[word] ?? word}`), ...meant].join(" ")
   }
 
   const SETUP = 0, QUERY = 2
@@ -77,13 +91,9 @@
   })
   // Material multiplies a score by 1 + (1 for a page, 0 for a section + share of the words found)^2, so that a page with "train" in its
   // title goes before the section that has all words. Here a page counts half, and a word counts by how rare it is.
-  const weight = start => { // of a word: how rare are those that begin so?
-    let having = 0
-    for (let at = words.indexOf(first(start)); at >= 0 && words[at]?.startsWith(start); at++) having += counts.get(words[at])
-    return Math.max(0, Math.log((sections + 1) / (having + .5)))
-  }
+  const weight = start => Math.max(0, Math.log((sections + 1) / (having(start) + .5))) // of a word: how rare are those that begin so?
   const rescored = ({ score, terms, parent, ...item }) => {
-    const asked = Object.entries(terms), share = asked.filter(([, found]) => found).length / (asked.length || 1)
+    const asked = Object.entries(terms).filter(([word]) => !Object.hasOwn(forms, word)), share = asked.filter(([, found]) => found).length / (asked.length || 1)
     const all = asked.reduce((sum, [word]) => sum + weight(word), 0)
     const rare = asked.reduce((sum, [word, found]) => sum + found * weight(word), 0) / (all || 1)
     return { ...item, parent, terms, score: score / (1 + (!parent + share) ** 2) * (1 + (!parent / 2 + rare) ** 2) }

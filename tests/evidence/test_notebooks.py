@@ -57,7 +57,7 @@ def test_a_notebook_with_its_outputs_and_its_record_has_no_problem(repository):
 def test_lines_of_a_log_are_no_output_and_printed_lines_are():
     log = "[2026-11-28 19:02:11,482] [INFO] [real_accelerator.py:260:get_accelerator] cpu\n"
     outputs = [
-        nbformat.v4.new_output("stream", name="stderr", text="/home/somebody/model.py: a warning\n"),
+        nbformat.v4.new_output("stream", name="stderr", text="model.py:3: UserWarning\n"),
         nbformat.v4.new_output("stream", name="stdout", text=f"{log}loss 2.3\n{log}"),
         nbformat.v4.new_output("stream", name="stdout", text=log),
     ]

@@ -94,6 +94,15 @@ def test_the_table_of_gpus_has_the_hours_of_the_data(ask):
     assert numbers(row.locator("td").last.inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
     page.locator("#planner-table select").select_option("cost")
     assert "RTX 3090 24GB" in page.locator("#planner-table tbody tr").first.inner_text(), "the only one with a price"
+    address = page.evaluate("location.href")
+    assert "table=gpu&by=cost&prices=rtx-3090%3A0.5" in address
+    again = ask(address[address.index("?") :])
+    again.locator("#planner-table tbody tr:first-child:has-text('RTX 3090 24GB')").wait_for(timeout=1000 * SECONDS)
+    assert numbers(again.locator("#planner-table tbody tr").first.locator("td").last.inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
+    assert again.evaluate("location.href") == address
+    again.locator("input[name=length]").fill("1024")
+    again.locator("#planner-table tr").first.wait_for(state="detached", timeout=1000 * SECONDS)
+    assert "table=" not in again.evaluate("location.href"), "a table is of one question"
 
 
 def test_a_mac_is_asked_for_its_memory_and_answers_for_one_reader(ask):
