@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,10 +68,9 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
 
 def read_config(values: dict[str, Any], path: Path) -> Any:
     """A transformers configuration of the fields of a config.json. Nothing of the file is executed, and nothing is downloaded."""
-    from transformers import __version__, logging
+    from transformers import __version__
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    logging.set_verbosity_error()
     kind = values["model_type"]
     if kind not in CONFIG_MAPPING:
         close = difflib.get_close_matches(kind, list(CONFIG_MAPPING), 1)
@@ -79,16 +80,30 @@ def read_config(values: dict[str, Any], path: Path) -> Any:
         meant = f"did you mean {close[0]!r}?" if close else "does this model need a newer transformers?"
         raise ValueError(f'{path}: "model_type" {kind!r} is unknown to transformers {__version__}: {meant}')
     try:
-        return CONFIG_MAPPING[kind].from_dict(values)
+        return configuration(values)
     except Exception as error:  # each configuration checks its values with errors of its own kind
         raise ValueError(f"{path}: transformers refuses these values: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Transformers warns of fields of a config.json that change nothing here; what it logs afterwards is the caller's."""
+    from transformers import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def configuration(values: dict[str, Any]) -> Any:
     """The transformers configuration of the fields of a config.json."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[values["model_type"]].from_dict(values)
+    with _without_warnings():
+        return CONFIG_MAPPING[values["model_type"]].from_dict(values)
 
 
 def _check_sizes(values: Any, path: Path, depth: int = 0, name: str = "") -> None:

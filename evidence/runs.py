@@ -274,7 +274,7 @@ def _execute(name, notebook, say, go_on=False):
     closing = [cell for cell in notebook.cells if _closes(cell)]
     notebook.cells = [cell for cell in notebook.cells if not _closes(cell)]
     try:
-        execute_cells(FOLDER / f"{name}.py", notebook, FOLDER, _kernel_environment(name, go_on), say, go_on)
+        execute_cells(FOLDER / f"{name}.py", notebook, FOLDER, kernel_environment(name, go_on), say, go_on)
     finally:
         notebook.cells += closing
 
@@ -337,7 +337,7 @@ def _line_in_cell(error):
     return int(found[1]) - 1 if found else 0
 
 
-def _kernel_environment(name, go_on):
+def kernel_environment(name, go_on):
     """The kernel starts in notebooks/ and imports `evidence` from this checkout."""
     root = str(Path(__file__).resolve().parent.parent)
     path = {"PYTHONPATH": os.pathsep.join(filter(None, [root, kernel_path(name)])), "EVIDENCE_RUN": name}

@@ -25,6 +25,8 @@ import warm
 from filelock import FileLock
 from watched import COMPILED, WATCHED
 
+from evidence import runs
+
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets"
 WATCHER = ROOT / "tests" / "watcher"
@@ -235,6 +237,39 @@ def _warm(commands, environment, programs, ranks):
             if not (folder / name).exists():
                 _start_server(folder, name)
     return {"WARM_FOLDER": str(folder), "PYTHON_EXEC": str(commands / "python")}
+
+
+KERNEL = """\
+import os
+import sys
+
+del sys.path[0]  # this folder; the kernel puts its own in front
+os.environ.pop("JPY_PARENT_PID", None)  # the process that it is to end with; warm.py ends it with that one
+
+from ipykernel import kernelapp
+
+kernelapp.launch_new_instance()
+"""
+
+
+def kernel(patch, source):
+    """Lets the kernel of notebooks/NAME.py begin where warm.py has imported what the cells import, while `patch` lasts."""
+    folder = _test_folder() / "kernels" / source.stem
+    spec = folder / "kernels" / "python3"
+    spec.mkdir(parents=True, exist_ok=True)
+    environment = _environment(None, {}, folder)
+    around = _warm(folder, environment, [source], 0)
+    kind = warm.needs(source.read_text(encoding="utf-8"))
+    if not around or not kind:
+        return
+    (folder / "kernel.py").write_text(KERNEL)
+    argv = [str(folder / "python"), str(folder / "kernel.py"), "-f", "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
+    patch.setenv("JUPYTER_PATH", str(folder))
+    patch.setattr(runs, "kernel_environment", lambda *asked, made=runs.kernel_environment: {
+        **environment, **around, "WARM_KIND": kind,
+        **{name: value for name, value in made(*asked).items() if name == "PYTHONPATH" or name.startswith("EVIDENCE_")},
+    })  # fmt: skip
 
 
 def _start_server(folder, name, seconds=300):

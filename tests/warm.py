@@ -39,7 +39,7 @@ NAMES = {  # of transformers, and the kind whose imports they bring
 }
 THREADS = {"": {}, "-one": {"OMP_NUM_THREADS": "1"}}  # OpenMP reads it as it is loaded; torchrun sets it
 # Variables that nothing reads while it is imported: those of a shell and of torchrun, and those that this module and the tests set.
-FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_FOLDER|PYTHONPATH|PYTHON_EXEC|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|"
+FREE = re.compile(r"PATH|PWD|OLDPWD|SHLVL|_|WATCH_\w+|WARM_\w+|EVIDENCE_\w+|JPY_\w+|PYTHONPATH|PYTHON_EXEC|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|"
                   r"MASTER_\w+|TORCHELASTIC_\w+|TORCH_NCCL_ASYNC_ERROR_HANDLING")  # fmt: skip
 COMPILES = re.compile(r"(?<!\bre)\.compile\(|compile=|flex_attention")
 PASSED_ON = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT]
@@ -74,7 +74,7 @@ def command() -> None:
     unbuffered = arguments[:1] == ["-u"]
     program = arguments[unbuffered:][:1]
     if program and program[0].endswith(".py") and os.path.isfile(program[0]):
-        connection = _connection(folder, needs(_with_neighbors(program[0])))
+        connection = _connection(folder, os.environ.get("WARM_KIND") or needs(_with_neighbors(program[0])))
     if connection is None:
         os.execv(python, [python, *arguments])
     asked = {"arguments": arguments[unbuffered:], "unbuffered": unbuffered, "folder": os.getcwd(), "environment": {**os.environ}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig
+from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig, logging
 
 from dryrun import __main__ as command
 from dryrun import config_file, optimizers, tracing
@@ -96,6 +96,13 @@ def test_a_remote_class_of_the_configuration_is_not_executed(tmp_path):
     values = json.loads(LLAMA.to_json_string()) | {"auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}  # fmt: skip
     config = config_file.read_config(values, write(tmp_path, json.dumps(values)))
     assert config_file.class_of(config, tmp_path).__module__.startswith("transformers.")
+
+
+def test_what_transformers_logs_after_a_config_file_was_read_is_the_callers(tmp_path):
+    for level in (logging.INFO, logging.WARNING):
+        logging.set_verbosity(level)
+        config_file.read_config(json.loads(LLAMA.to_json_string()), write(tmp_path, LLAMA.to_json_string()))
+        assert logging.get_verbosity() == level
 
 
 def test_its_choices_are_those_of_the_trace():
