@@ -75,7 +75,7 @@ from peft import LoraConfig, get_peft_model
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config, Qwen3MoeConfig
 
-from dryrun.tracing import GiB, fake, training_step
+from dryrun.tracing import GiB, fake, many_layers, training_step
 from evidence.claims import claim, start, table
 from evidence.plots import BLUE, GREEN, ORANGE, bars, set_up
 
@@ -123,15 +123,16 @@ class WithAdapters:
 # We trace three sequence lengths, one sequence each, and the longest once more with
 # activation checkpointing. The *peak* is the most that is alive at any moment of forward
 # pass, backward pass and update. *Activations after forward* is what the forward pass
-# leaves for the backward pass.
+# leaves for the backward pass. Two and four layers are traced: the others are like them, so
+# the whole model lies on a line through both (`many_layers`).
 
 # %%
 def lora_step(length, config=llama_8b, adapters=ALL_LINEAR, autocast=BF16, **options):
-    return training_step(WithAdapters(adapters), config, 1, length, dtype=BF16, autocast=autocast, **options)
+    return many_layers(WithAdapters(adapters), config, 1, length, dtype=BF16, autocast=autocast, **options)
 
 
 def full_step(length, config=llama_8b, **options):
-    return training_step(AutoModelForCausalLM, config, 1, length, dtype=BF16, **options)
+    return many_layers(AutoModelForCausalLM, config, 1, length, dtype=BF16, **options)
 
 
 def activations(step):
@@ -508,7 +509,7 @@ cut.num_hidden_layers = 2
 kept = {}
 for way in ("grouped_mm", "batched_mm"):
     cut._experts_implementation = way
-    kept[way] = activations(full_step(512, cut))
+    kept[way] = activations(training_step(AutoModelForCausalLM, cut, 1, 512, dtype=BF16))
 OF_TWO = "Activations of two layers after the forward pass, 1 x 512 tokens, bf16, with experts_implementation"
 traced(
     ("moe-batched", f"{OF_TWO}=batched_mm", kept["batched_mm"], "GiB", 71, 74),

@@ -58,7 +58,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from evidence import plots
 from evidence.claims import claim, start, table
-from dryrun.tracing import GiB, training_step
+from dryrun.tracing import GiB, many_layers, training_step
 
 plots.set_up("memory_anatomy")
 start("memory_anatomy")
@@ -81,8 +81,9 @@ def less(small, large):
 # model here. Any transformers configuration works, for example
 # `AutoConfig.from_pretrained("Qwen/Qwen3-8B")`.
 #
-# Both are traced whole, all layers of them. A step is asked for by batch, length and
-# options, and kept, because several tables share it.
+# All layers of a model are alike, so two and four of them are traced: what more layers
+# hold and compute lies on a line. A step is asked for by batch, length and options, and
+# kept, because several tables share it.
 
 # %%
 bert_large = BertConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16)
@@ -96,7 +97,7 @@ DEFAULTS = {"activation_checkpointing": False, "optimizer": "adamw"}
 @cache  # the same step is asked for more than once below
 def step_of(model_class, batch_size, sequence_length, options):
     config = {AutoModelForSequenceClassification: bert_large, AutoModelForCausalLM: llama_8b}[model_class]
-    return training_step(model_class, config, batch_size, sequence_length, **dict(options))
+    return many_layers(model_class, config, batch_size, sequence_length, **dict(options))
 
 
 def asked(options):
@@ -198,7 +199,7 @@ traced({
 # the *middle*, where the forward pass ends.
 
 # %% alt="Areas over a step: weights and optimizer state constant, activations grow, then give way to gradients."
-bert_fp32 = bert(4, timeline=True)
+bert_fp32 = training_step(AutoModelForSequenceClassification, bert_large, 4, 512, timeline=True)  # whole
 CATEGORIES = ["parameters", "optimizer", "gradients", "activations", "temporaries"]
 points = len(bert_fp32.timeline)
 moments = range(0, points, max(1, points // 60))
@@ -488,7 +489,7 @@ llama_1b = LlamaConfig(
 
 
 def small_llama(batch_size, **options):
-    return training_step(AutoModelForCausalLM, llama_1b, batch_size, 2048, **options)
+    return many_layers(AutoModelForCausalLM, llama_1b, batch_size, 2048, **options)
 
 
 LADDER_1B = ladder(small_llama, 8)
