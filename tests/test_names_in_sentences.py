@@ -187,21 +187,33 @@ def spellings(word):
     return {plain, plain.replace("-", "_")}
 
 
+TEXTS = ("py", "pyi", "json", "sh", "yaml", "txt", "sbatch")
+
+
 def known(asked):
-    """Those of these words that occur in an installed package, in Python itself, or in this repository's own code."""
+    """Those of these words that occur in an installed package, in Python itself, or in this repository's own code. What is small and
+    knows most comes first: the libraries of a gigabyte are read for the words that are left."""
     names = ("snippets", "notebooks", "evidence", "dryrun", "Makefile", "conftest.py", "tests/programs.py")
     own = [ROOT / name for name in names]
-    installed = [sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"]]
+    purelib, stdlib = (Path(sysconfig.get_paths()[name]) for name in ("purelib", "stdlib"))
+    most = [purelib / name for name in ("transformers", "trl", "accelerate", "peft", "huggingface_hub", "datasets")]
     apart = [path.parent for path in Path(sys.prefix).glob("*/stamp")]  # packages with an environment of their own
-    kinds = [f"--include=*.{kind}" for kind in ("py", "pyi", "so", "so.*", "json", "sh", "yaml", "txt", "sbatch")]
+    left = set(asked) - {path.name for path in Path(sys.executable).parent.iterdir()}
+    for kinds, places in ((TEXTS, own), (TEXTS, most), (TEXTS, [purelib, stdlib, *apart]), (("so", "so.*"), [purelib, stdlib, *apart])):
+        left -= occurring(left, kinds, places)
+    return set(asked) - left
+
+
+def occurring(words, kinds, places):
+    """Those of these words that occur in files of these kinds."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as list_of_words:
-        list_of_words.write("\n".join(sorted(asked)))
+        list_of_words.write("\n".join(sorted(words)))
         list_of_words.flush()
-        command = ["grep", "-rhowaF", "-f", list_of_words.name, *kinds, "--include=Makefile", *installed, *apart, *own]
+        included = [f"--include=*.{kind}" for kind in kinds]
+        command = ["grep", "-rhowaF", "-f", list_of_words.name, *included, "--include=Makefile", *places]
         said = subprocess.run(command, capture_output=True, text=True, errors="replace", env={"LC_ALL": "C"})
     assert said.returncode in (0, 1, 2)  # 2: a file that may not be read
-    scripts = {path.name for path in Path(sys.executable).parent.iterdir()}
-    return set(said.stdout.split()) | scripts
+    return set(said.stdout.split())
 
 
 def unknown(places):

@@ -55,16 +55,17 @@
 
   const pages = new Map()
   const page = address => {
-    if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(response => response.text()))
+    if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(response => response.text())
+      .then(html => new DOMParser().parseFromString(html, "text/html")))
     return pages.get(address)
   }
 
   // What a section says after this message, or first where it shows another one, up to its first program.
   const advice = async (location, text) => {
     const [address, anchor] = location.split("#")
-    const found = new DOMParser().parseFromString(await page(address), "text/html").getElementById(anchor ?? "")
+    const found = (await page(address)).getElementById(anchor ?? "")
     const parts = []
-    for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(part)
+    for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(document.importNode(part, true))
     const begin = part => part.textContent.replace(/\d+/g, "0").replace(/\s+/g, " ").trim().slice(0, 40)
     const message = parts.findIndex(part => part.matches(".language-text") && begin({ textContent: text.slice(text.indexOf(part.textContent.trim().slice(0, 10))) }) === begin(part))
     const shown = []
@@ -75,7 +76,7 @@
       part.querySelectorAll("button").forEach(button => button.remove())
       part.querySelectorAll("[id]").forEach(inner => inner.removeAttribute("id"))
       part.querySelectorAll("a[href]").forEach(link => { link.href = new URL(link.getAttribute("href"), new URL(address, root)) })
-      shown.push(document.importNode(part, true))
+      shown.push(part)
       if (part.matches(".highlight")) break
     }
     return shown

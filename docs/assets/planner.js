@@ -360,9 +360,10 @@
   const prices = {} // of a GPU hour, by GPU: the reader's own
   const share = () => {
     const search = new URLSearchParams(location.search), priced = Object.entries(prices).filter(([, value]) => value)
-    for (const [name, value] of [["table", axis], ["by", by === "rate" ? "" : by], ["prices", priced.map(pair => pair.join(":")).join(",")]])
+    for (const [name, value] of [["table", axis], ["by", by === "rate" ? "" : by], ["prices", priced.map(pair => pair.join(":")).join(",")]]) {
+      search.delete(name) // and to its place: one question has one address
       if (value) search.set(name, value)
-      else search.delete(name)
+    }
     history.replaceState(null, "", `?${search}${location.hash}`)
   }
   const read_table = () => {

@@ -95,7 +95,7 @@ def test_the_table_of_gpus_has_the_hours_of_the_data(ask):
     page.locator("#planner-table select").select_option("cost")
     assert "RTX 3090 24GB" in page.locator("#planner-table tbody tr").first.inner_text(), "the only one with a price"
     address = page.evaluate("location.href")
-    assert "table=gpu&by=cost&prices=rtx-3090%3A0.5" in address
+    assert "table=gpu&by=cost&prices=rtx-3090%3A0.5" in address, address
     again = ask(address[address.index("?") :])
     again.locator("#planner-table tbody tr:first-child:has-text('RTX 3090 24GB')").wait_for(timeout=1000 * SECONDS)
     assert numbers(again.locator("#planner-table tbody tr").first.locator("td").last.inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
