@@ -55,8 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def train(options: argparse.Namespace) -> str:
-    """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs."""
+def train(options: argparse.Namespace, whole: bool = True) -> str:
+    """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs.
+
+    whole: whether to look for what would help, and for the largest batch, which takes most of the time."""
     if options.tokens and options.rows:
         raise ValueError("--tokens and --rows: both say how much is trained: give one")
     tokens = options.epochs * (options.tokens or (options.rows or 0) * options.length * (2 if options.objective == "dpo" else 1))
@@ -74,8 +76,8 @@ def train(options: argparse.Namespace) -> str:
 
     with _named(job):
         now = answer.of_job(job, cluster, options.strategy, constants)
-        found = answer.changes(now)
-        largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch else None
+        found = answer.changes(now) if whole else []
+        largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch and whole else None
     if options.json:
         more: dict[str, float] = {} if largest is None else {"largest_batch": largest}
         return _json(as_json.step(now, found) | more | (as_json.bill(now, tokens, options.price) if tokens else {}))

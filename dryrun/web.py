@@ -22,6 +22,14 @@ def ask(arguments: list[str]) -> dict[str, Any]:
         return _refused(error, arguments)
 
 
+def first(arguments: list[str]) -> dict[str, Any]:
+    """What `ask` answers for a training step but for changes and the largest batch, in a tenth of its time."""
+    try:
+        return json.loads(command.train(_parsed([*arguments, "--json"]), whole=False))
+    except (ValueError, ModuleNotFoundError) as error:
+        return _refused(error, arguments)
+
+
 def row(arguments: list[str]) -> dict[str, Any]:
     """The line of a table: less than `ask`, and sooner."""
     try:

@@ -32,15 +32,16 @@ const profile = async ({ python, answer }, asked) => {
 }
 
 // A newer question ends what an older one asked; a newer table the rows of an older one.
-const newest = { ask: 0, row: 0, in_words: 0 }
+const newest = { question: 0, row: 0 }
 addEventListener("message", async ({ data: { id, kind, asked } }) => {
-  newest[kind] = Math.max(newest[kind], id)
+  const of = kind === "row" ? "row" : "question"
+  newest[of] = Math.max(newest[of], id)
   try {
     const { python, answer } = await ready
     if (kind === "in_words") return postMessage({ id, kind, asked, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
     const model = await profile({ python, answer }, asked[1])
     await new Promise(done => setTimeout(done)) // so that a newer question is seen
-    if (id < newest.ask || kind === "row" && id < newest.row) return
+    if (id < newest.question || kind === "row" && id < newest.row) return
     postMessage({ id, kind, asked, model, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
   } catch (error) {
     postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}.${kind === "in_words" ? "" : " The command below answers the same."}` } })

@@ -112,7 +112,8 @@
 
   // What comes back.
   let last = 0, id = 0, table = 0 // numbers of what was asked: of all, of the question, of its table
-  let waiting, shown = {}, known = ""
+  const REST = 500 // milliseconds
+  let waiting, resting, shown = {}, known = ""
   let worker, asking = false, shown_once = false, taken = false
   const offer = () => {
     const button = make("button", "Ask: this loads Python, some 13 MB the first time", { type: "button", className: "md-button" })
@@ -125,13 +126,21 @@
       if (kind === "in_words") return words === config.value && pasted(found) // else another one was pasted meanwhile
       if (of !== id && of !== table) return
       if (kind === "row") return another(words, found)
+      const more = kind === "first" && !("error" in found)
+      if (more) { // what would help is many answers: it waits until nobody types
+        clearTimeout(resting)
+        resting = setTimeout(() => { if (of === id) rest() }, REST)
+      }
+      answer.setAttribute("aria-busy", more)
       shown[words[0]] = found
       known = model?.name // its own, where an alias was typed
       fill(model?.words ?? "")
       answer.classList.remove("planner-old")
       document.querySelector(".planner-busy").hidden = shown_once = true
+      const held = answer.contains(document.activeElement) && document.activeElement
       answer.replaceChildren(...show())
-      if (linked && document.getElementById("planner-table")) compare(linked)
+      if (held) [...answer.querySelectorAll(held.tagName)].find(one => one.textContent === held.textContent)?.focus({ preventScroll: true })
+      if (linked && !more && document.getElementById("planner-table")) compare(linked)
       else if (table) tabulate() // its place is a new one
       if (taken && words[0] !== "plan") {
         answer.querySelector(".planner-verdict")?.focus({ preventScroll: true }) // the button that was pressed is gone
@@ -167,6 +176,10 @@
     if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
     document.querySelector(".planner-busy").hidden = !shown_once
+    if (is.train()) send("first", whole_question())
+    else send("ask", whole_question())
+  }
+  const rest = () => {
     send("ask", whole_question())
     if (is.many() && !is.grpo()) send("ask", plan())
   }
@@ -251,7 +264,7 @@
         found.cost && state(found) !== "no" && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
         batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("take it", { batch })] : `not even one ${unit[0]} surely fits`]
       ]),
-      ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
+      ...(answer.getAttribute("aria-busy") === "true" ? [make("p", "What would help …", { className: "planner-note" })] : []), ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
     ]
   }
   const normal = (text, expected, low, high, mfu) => {
@@ -443,7 +456,7 @@
   form.addEventListener("input", event => {
     if (event.target === config) return
     clearTimeout(waiting)
-    waiting = setTimeout(ask, 250)
+    waiting = setTimeout(ask, 120)
   })
   // A list shows what begins like the text in its field, so a click empties it: the whole list is there, and leaving brings the text back.
   for (const one of form.querySelectorAll("input[list]")) {

@@ -109,6 +109,14 @@ def read(text):
     return json.loads(text, parse_float=lambda number: f"{float(number):.9g}")
 
 
+def test_the_first_answer_is_the_whole_one_but_for_what_would_help():
+    asked = ["train", SMALL, "--gpu", "t4", "--length", "512"]
+    first, whole = web.first([*asked, "--largest-batch"]), web.ask([*asked, "--largest-batch"])
+    assert whole["changes"] and whole["largest_batch"]
+    assert first == {name: value for name, value in whole.items() if name != "largest_batch"} | {"changes": []}
+    assert web.first(["train", "llama3-9b", "--gpu", "t4"]) == web.ask(["train", "llama3-9b", "--gpu", "t4"])
+
+
 def test_a_row_of_the_table_says_what_the_whole_answer_says():
     asked = ASKED[0][:6]
     row, whole = web.row(asked), web.ask(asked)

@@ -23,7 +23,7 @@ def ask():
 
         def asked(question):
             page.goto(f"{host().address}your-model/{question}")
-            page.locator(".planner-verdict").wait_for(timeout=1000 * SECONDS)
+            page.locator("#planner-answer[aria-busy=false] .planner-verdict").wait_for(timeout=1000 * SECONDS)
             return page
 
         yield asked
@@ -59,6 +59,17 @@ def test_a_change_is_one_click_away_and_the_address_says_it(ask):
     page.locator(".planner-verdict.fits, .planner-verdict.maybe").wait_for(timeout=1000 * SECONDS)
     assert "--checkpointing" in command(page)
     assert "checkpointing=0" not in page.url and "model=llama3-8b" in page.url
+
+
+def test_the_verdict_comes_before_what_would_help_and_typing_goes_on_meanwhile(ask):
+    page = ask("?task=lora&model=llama3-8b&gpu=rtx-4090&length=1024")
+    field, answer = page.locator("input[name=length]"), page.locator("#planner-answer")
+    field.fill("3072")
+    page.locator("#planner-answer[aria-busy=true] pre:has-text('--length 3072')").first.wait_for(timeout=1000 * SECONDS)
+    assert "What would help …" in answer.inner_text() and "tokens/s" in answer.inner_text()
+    field.press_sequentially("0", delay=20)
+    page.locator("#planner-answer[aria-busy=false] h3:has-text('What would')").wait_for(timeout=1000 * SECONDS)
+    assert command(page)[command(page).index("--length") + 1] == "30720"
 
 
 def test_several_gpus_have_their_strategies_and_a_row_of_the_table_can_be_taken(ask):
