@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -16,22 +17,27 @@ sys.path.insert(0, str(ROOT / "tests"))  # built.py and programs.py, which sever
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may depend on what a hub serves today
 os.environ |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}  # of workers and kernels: see tests/programs.py
+if "MINUTES" in os.environ:  # for a machine that is lent for so long: the workers ask the same clock
+    os.environ.setdefault("TESTS_UNTIL", str(time.time() + 60 * float(os.environ["MINUTES"])))
 if "TEST_FOLDER" not in os.environ:
     shared = tempfile.TemporaryDirectory(prefix="tests-")
     os.environ["TEST_FOLDER"] = shared.name
 
 
 def pytest_collection_modifyitems(config, items):
-    """The files that take longest come first, so that no worker is left alone with one. A run of all notebooks that misses one is
-    broken, not green."""
-    seconds = json.loads((ROOT / "tests" / "seconds.json").read_text(encoding="utf-8"))
-    items.sort(key=lambda item: -seconds.get(item.nodeid.split("::")[0], 0))
+    """The files that take longest come first, so that no worker is left alone with one; last where the time is limited, so that most
+    are run. A run of all notebooks that misses one is broken, not green."""
+    seconds, last = json.loads((ROOT / "tests" / "seconds.json").read_text(encoding="utf-8")), "TESTS_UNTIL" in os.environ
+    items.sort(key=lambda item: (1 if last else -1) * seconds.get(item.nodeid.split("::")[0], 0))
     if config.args == ["notebooks"]:
         found = {item.path.stem for item in items if item.path.suffix == ".ipynb"}
         missing = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - found
         if missing or not found:
             what = f"no test was collected from the notebooks {sorted(missing)}: is nbval installed and switched on?"
             raise pytest.UsageError(what)
+
+
+TOO_LATE = f"not run to their end, since {os.environ.get('MINUTES')} minutes were over"
 
 
 class Progress:
@@ -67,7 +73,11 @@ def pytest_configure(config):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py)."""
+    """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py). Names
+    the files that were not run to their end because the time was over."""
+    late = {report.nodeid.split("::")[0] for report in terminalreporter.stats.get("skipped", []) if TOO_LATE in str(report.longrepr)}
+    if late:
+        terminalreporter.write_line(f"{TOO_LATE}: {', '.join(sorted(late))}. `make test` runs them", red=True)
     seconds = {}
     for report in (report for kept in terminalreporter.stats.values() for report in kept if isinstance(report, pytest.TestReport)):
         file = report.nodeid.split("::")[0]
@@ -82,6 +92,8 @@ def pytest_terminal_summary(terminalreporter, config):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     """The kernel of a notebook starts in the setup of its first cell, with the packages that only this notebook has."""
+    if time.time() > float(os.environ.get("TESTS_UNTIL", "inf")):
+        pytest.skip(TOO_LATE)
     if item.path.suffix != ".ipynb":
         return (yield)
     try:

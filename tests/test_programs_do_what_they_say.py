@@ -21,7 +21,8 @@ def seen(shows, event):
 
 
 def named(programs):
-    return pytest.mark.parametrize("shows", programs, ids=lambda shows: shows.name)
+    shown = [pytest.param(each, id=each.name, marks=[pytest.mark.long] * each.long) for each in programs]
+    return pytest.mark.parametrize("shows", shown)
 
 
 @named([each for each in ALL if each.rate])

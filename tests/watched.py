@@ -33,6 +33,7 @@ class Shows:
         0.0  # generates without sampling: this share of its tokens is the first choice of a plain forward pass
     )
     wastes: int = 0  # graphs that nobody goes backward through: forward passes to look at something
+    long: bool = False  # pytest's marker
     compiled: bool = False  # steps alone are watched: hooks on modules would become a part of the graphs
 
     @property
@@ -129,6 +130,7 @@ TRAIN = [
         after="recipes/small.py",
         recomputes=1,
         samples=False,
+        long=True,
     ),
     trainer(
         "recipes/finetune_14b.py",
@@ -138,6 +140,7 @@ TRAIN = [
         after="recipes/small.py",
         recomputes=1,
         samples=False,
+        long=True,
     ),  # fmt: skip
     Shows("sharding/fsdp2.py", "new", how=TWO, clips=True, recomputes=1),
     Shows("sharding/offload.py", "new", how=TWO, clips=True),
