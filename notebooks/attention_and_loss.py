@@ -76,6 +76,7 @@ from transformers import (
     Qwen3Config, logging,
 )
 
+from dryrun.depth import line_of, with_layers
 from dryrun.tracing import (
     UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, checkpoint_layers, create_state,
     end_part_in_mid_backward, fake,
@@ -134,8 +135,8 @@ def loss_of(model, batch):
 # sequences have one length.
 
 # %%
-def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpointing=False, loss=loss_of,
-           dtype=torch.bfloat16, train=True):
+def traced_whole(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpointing=False, loss=loss_of,
+                 dtype=torch.bfloat16, train=True):
     """Traces forward, backward and, where `train`, an AdamW step. `attention="sdpa"` lets transformers make its "
     "mask."""
     lora = model_class is WithAdapters
@@ -163,6 +164,13 @@ def traced(model_class, config, make_batch, *, attention=UNMASKED_SDPA, checkpoi
             tracker.part()
     step.take(tracker)
     return step
+
+
+def traced(model_class, config, make_batch, **options):
+    """The step of a model whose layers are alike: two and four of them are traced, and all lie on a line with these."""
+    few = (2, 4)
+    steps = [traced_whole(model_class, with_layers(config, number), make_batch, **options) for number in few]
+    return line_of(steps, few, config.num_hidden_layers, Trace())
 
 
 # %%
