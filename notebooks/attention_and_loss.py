@@ -165,9 +165,12 @@ def traced_whole(model_class, config, make_batch, *, attention=UNMASKED_SDPA, ch
     step.take(tracker)
     return step
 
+# %% [markdown]
+# The layers of a model are alike. So two and four of them are traced, and a model of any
+# depth lies on the line through both.
 
+# %%
 def traced(model_class, config, make_batch, **options):
-    """The step of a model whose layers are alike: two and four of them are traced, and all lie on a line with these."""
     few = (2, 4)
     steps = [traced_whole(model_class, with_layers(config, number), make_batch, **options) for number in few]
     return line_of(steps, few, config.num_hidden_layers, Trace())
