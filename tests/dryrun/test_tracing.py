@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -18,8 +19,9 @@ from transformers import (
     Qwen3Config,
 )
 
+from dryrun.depth import with_layers
 from dryrun.gpu_operators import FP32_UNDER_CUDA_AUTOCAST, UNMASKED_SDPA, GpuOperators
-from dryrun.tracing import build_model, fake, language_batch, training_step
+from dryrun.tracing import build_model, fake, language_batch, many_layers, training_step
 from dryrun.tracker import Tracker
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=500)
@@ -278,3 +280,23 @@ print(step.parameters, step.peak_gib, int(re.search(r"VmHWM:\s*(\d+)", open("/pr
     parameters, traced, taken = map(float, done.stdout.split())
     assert parameters > 8e9
     assert traced > 60 and taken < 1
+
+
+def test_the_products_of_experts_count_as_those_of_their_tokens():
+    tokens, weights, ends = torch.randn(24, 32, dtype=torch.bfloat16), torch.randn(3, 32, 16, dtype=torch.bfloat16), [4, 16, 24]
+    with FlopCounterMode(display=False) as grouped:
+        torch._grouped_mm(tokens, weights, offs=torch.tensor(ends, dtype=torch.int32))
+    with FlopCounterMode(display=False) as one_by_one:
+        for weight, start, end in zip(weights, [0, *ends], ends):
+            tokens[start:end] @ weight
+    assert grouped.get_total_flops() == one_by_one.get_total_flops() > 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_many_layers_from_two_shallow_models_are_those_of_the_whole_to_the_byte(model):
+    model_class, config = MODELS[model]
+    deep = with_layers(config, 7)
+    for options in ({}, {"activation_checkpointing": True, "accumulation": 3}, {"autocast": torch.bfloat16}):
+        whole, line = training_step(model_class, deep, 2, 64, **options), many_layers(model_class, deep, 2, 64, **options)
+        for name in ("parameters", "peak", "peak_by_category", "after_forward", "flops"):
+            assert getattr(line, name) == getattr(whole, name), (options, name)
