@@ -29,7 +29,7 @@ def blocks(weights):
 def diagram():
     few, many = by_means()[1][0], by_means()[0][0]
     return timeline(
-        f"A step of {TOKENS[0]} and {TOKENS[1]} tokens: in a mean of means a token of the short micro-batch counts {few / many:.0f} times one of the long",
+        f"A step of {TOKENS[0]} and {TOKENS[1]} tokens: in a mean of means, one token of the short micro-batch counts as {few / many:.0f} of the long one",
         "Two bars of the same length, a block for each token. In the first all blocks are equal. In the second the blocks of the long micro-batch are narrow, and "
         "those of the short one are wide: each micro-batch has half of the bar.",
         {"num_items_in_batch": blocks(by_all()), "Mean of means": blocks(by_means())},
