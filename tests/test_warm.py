@@ -96,12 +96,10 @@ def test_whoever_kills_the_command_kills_the_program_and_what_it_started(start):
 
 @pytest.mark.parametrize("variable", [{"PYTHONPATH": "/other/packages"}, {"OMP_NUM_THREADS": "3"}, {"TORCH_LOGS": "+dynamo"}, {"MALLOC_ARENA_MAX": "1"}])
 def test_a_variable_that_is_read_while_torch_is_imported_gets_a_fresh_python(variable, start):
-    text = "import os\n\nimport torch\n\nprint(os.getppid(), torch.get_num_threads())\n"
+    text = "import os\n\nimport torch\n\nprint(os.getppid())\n"
     for more, fork in (({}, True), (variable, False)):
         job = start(text, **more)
-        parent, threads = ended(job)[0].split()
-        assert (int(parent) != os.getpid()) == fork
-        assert threads == more.get("OMP_NUM_THREADS", threads)
+        assert (int(ended(job)[0]) != os.getpid()) == fork
 
 
 @pytest.mark.parametrize(
