@@ -36,6 +36,7 @@ from transformers import (
     TrainingArguments,
     logging,
 )
+from transformers.utils.logging import warning_once
 
 from evidence.launch import run_ranks
 from evidence.site.diagrams import hang as drawn
@@ -408,6 +409,7 @@ def test_each_silent_mistake_is_found_by_its_test_and_gone_after_its_fix():
 @pytest.fixture
 def warned(caplog, monkeypatch):
     """What transformers logs."""
+    warning_once.cache_clear()  # it speaks once in a process, and another test may have made it speak
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
     return caplog
 

@@ -318,6 +318,7 @@ def test_trainer_reduces_in_the_last_micro_batch_alone_unless_sync_each_batch(tm
     waited, no_sync = [], Accelerator.no_sync
     monkeypatch.setattr(Accelerator, "no_sync", lambda self, model: waited.append(1) or no_sync(self, model))
     for config, expected in ((None, 1), (ast.literal_eval(on_the_page), 0)):
+        GradientState._reset_state()  # one for the whole process, so maybe of another test
         arguments = TrainingArguments(
             str(tmp_path), max_steps=1, gradient_accumulation_steps=2, per_device_train_batch_size=1, use_cpu=True,
             save_strategy="no", report_to="none", disable_tqdm=True, accelerator_config=config,
