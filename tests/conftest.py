@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -88,6 +89,22 @@ AROUND = {  # the least of what every repository has
     "requirements/site.txt": "ruff==0.9.0 \\\n    --hash=sha256:aa\n",
     "tests/test_tiny.py": "def test_one():\n    assert len('a') == 1\n",
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_of_other_files():
+    """What libraries keep for the whole process does not reach the next file, whichever that is: which files a worker gets depends on how
+    fast the others are."""
+    if "transformers" in sys.modules:
+        from transformers.utils import logging
+
+        logging.set_verbosity_warning()
+        logging.warning_once.cache_clear()  # it says each thing once
+    if "accelerate" in sys.modules:
+        from accelerate.state import AcceleratorState, GradientState
+
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
 
 
 class Repository:

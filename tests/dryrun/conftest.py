@@ -15,11 +15,7 @@ def own_traces(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def verbosity():
-    """The command silences transformers, here and in each process started later: tests of other files want its warnings."""
-    from transformers import logging
-
-    before = logging.get_verbosity()
+def environment():
+    """The command silences transformers in each process started later: tests of other files want its warnings."""
     with patch.dict(os.environ):
         yield
-    logging.set_verbosity(before)
