@@ -72,6 +72,20 @@ def pytest_configure(config):
         config.pluginmanager.register(Progress(config))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file stays with one worker, for its tests share what they made. Only the notebooks of test_exact.py share nothing."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if "/test_exact.py::" in nodeid else super()._split_scope(nodeid)
+
+    return Files(config, log)
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py). Names
     the files that were not run to their end because the time was over."""
