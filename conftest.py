@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tests"))  # built.py and programs.py, which several folders of tests use
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may depend on what a hub serves today
-os.environ |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}  # of workers and kernels: see tests/programs.py
 if "MINUTES" in os.environ:  # for a machine that is lent for so long: the workers ask the same clock
     os.environ.setdefault("TESTS_UNTIL", str(time.time() + 60 * float(os.environ["MINUTES"])))
 if "TEST_FOLDER" not in os.environ:
