@@ -65,9 +65,9 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (long). CHANGED=origin/main: what a change since then can touch; SHARD=2/4: a part; LONG=1: with the longest
+test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (long). CHANGED=origin/main: what a change since then can touch; SHARD=2/4: a part
 	@tests=$$($(BIN)/python tests/changed.py $(CHANGED) $(SHARD:%=--shard %)) || exit; \
-	  if [ -n "$$tests" ]; then $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(LONG)$(CHANGED),,-m "not long") $$tests; else echo "no test answers to this change"; fi
+	  if [ -n "$$tests" ]; then $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $$tests; else echo "no test answers to this change"; fi
 
 # Before anything is downloaded: a run that must fail after ten minutes says so in the first seconds.
 ready: $(VENV)/bin/python

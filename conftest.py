@@ -90,7 +90,7 @@ def pytest_terminal_summary(terminalreporter, config):
     the files that were not run to their end because the time was over."""
     late = {report.nodeid.split("::")[0] for report in terminalreporter.stats.get("skipped", []) if TOO_LATE in str(report.longrepr)}
     if late:
-        terminalreporter.write_line(f"{TOO_LATE}: {', '.join(sorted(late))}. `make test` runs them", red=True)
+        terminalreporter.write_line(f"{TOO_LATE}: {', '.join(sorted(late))}. Without MINUTES they run", red=True)
     seconds = {}
     for report in (report for kept in terminalreporter.stats.values() for report in kept if isinstance(report, pytest.TestReport)):
         file = report.nodeid.split("::")[0]

@@ -95,6 +95,8 @@ AROUND = {  # the least of what every repository has
 def nothing_of_other_files():
     """What libraries keep for the whole process does not reach the next file, whichever that is: which files a worker gets depends on how
     fast the others are."""
+    for name in [name for name in os.environ if name.startswith(("ACCELERATE_", "FSDP_"))]:
+        del os.environ[name]  # an Accelerator of one kind asks each later one for the same
     if "transformers" in sys.modules:
         from transformers.utils import logging
 

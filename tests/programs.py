@@ -206,9 +206,9 @@ def _environment(name, more, commands):
     kept = {key: value for key, value in os.environ.items() if key in KEPT}
     kept["PATH"] = os.pathsep.join([*([str(commands)] if commands else []), str(Path(sys.executable).parent), os.environ["PATH"]])
     kept["HF_HUB_OFFLINE"] = "1"
-    # These change no result. Threads of programs side by side do not spin on each other's cores; and what a program frees stays its own: by
-    # default glibc hands each large tensor back to the kernel, which clears the pages of the next one, a fifth of a training step.
-    kept |= {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
+    kept["OMP_WAIT_POLICY"] = "PASSIVE"  # changes no result: threads of programs side by side do not spin on each other's cores
+    if not os.environ.get("FRESH"):  # nor does this: glibc would hand each large tensor back to the kernel, and clear the pages of the next
+        kept |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
     # What DeepSpeed compiles. In the user's cache, the lock of a run that was killed would hold up every later run.
     kept["TORCH_EXTENSIONS_DIR"] = str(_test_folder() / "torch_extensions")
     if name and USES_OUR_PACKAGES.search((SNIPPETS / name).read_text()):  # the pages say: PYTHONPATH=. in a checkout, or pip install

@@ -21,8 +21,7 @@ def seen(shows, event):
 
 
 def named(programs):
-    shown = [pytest.param(each, id=each.name, marks=[pytest.mark.long] * each.long) for each in programs]
-    return pytest.mark.parametrize("shows", shown)
+    return pytest.mark.parametrize("shows", programs, ids=lambda shows: shows.name)
 
 
 @named([each for each in ALL if each.rate])

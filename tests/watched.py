@@ -33,7 +33,6 @@ class Shows:
         0.0  # generates without sampling: this share of its tokens is the first choice of a plain forward pass
     )
     wastes: int = 0  # graphs that nobody goes backward through: forward passes to look at something
-    long: bool = False  # pytest's marker
     compiled: bool = False  # steps alone are watched: hooks on modules would become a part of the graphs
 
     @property
@@ -130,7 +129,6 @@ TRAIN = [
         after="recipes/small.py",
         recomputes=1,
         samples=False,
-        long=True,
     ),
     trainer(
         "recipes/finetune_14b.py",
@@ -140,7 +138,6 @@ TRAIN = [
         after="recipes/small.py",
         recomputes=1,
         samples=False,
-        long=True,
     ),  # fmt: skip
     Shows("sharding/fsdp2.py", "new", how=TWO, clips=True, recomputes=1),
     Shows("sharding/offload.py", "new", how=TWO, clips=True),

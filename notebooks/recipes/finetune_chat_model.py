@@ -58,7 +58,7 @@ from dryrun import Cluster, Job, predict
 
 MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
 GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
-ROWS, HELD_OUT = (800, 32) if GPU else (112, 16)  # conversations to learn, and to judge by
+ROWS, HELD_OUT = (800, 32) if GPU else (160, 16)  # conversations to learn, and to judge by
 BATCH, ACCUMULATION, LENGTH = 8, 2, 256  # conversations at a time, such batches in an update, tokens of each at most
 
 found = []
@@ -222,7 +222,7 @@ arguments = TrainingArguments(
     num_train_epochs=1,
     per_device_train_batch_size=BATCH,
     gradient_accumulation_steps=ACCUMULATION,
-    activation_checkpointing=bool(GPU),
+    activation_checkpointing=True,
     bf16=dtype == torch.bfloat16,
     fp16=dtype == torch.float16,
     learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one

@@ -42,13 +42,11 @@ def said(notebook):
     return "\n".join(shown)
 
 
-@pytest.mark.long
 def test_a_chat_model_learns_to_answer_questions_that_it_never_saw(finetuned):
     before, after = (re.search(rf"{when}: (\d+) of 16 held-out", said(finetuned.notebook))[1] for when in ("before", "after"))
     assert int(before) == 0 and int(after) >= 8
 
 
-@pytest.mark.long
 def test_the_merged_model_alone_answers_as_the_adapter_does(finetuned):
     alone = re.search(r"^(SELECT .+ FROM \w+.*)\s+finetuned/.+/adapter: ", said(finetuned.notebook), re.M)[1]
     (table,) = [cell for cell in finetuned.notebook.cells if "after = answers(" in cell.source]
@@ -58,12 +56,10 @@ def test_the_merged_model_alone_answers_as_the_adapter_does(finetuned):
     assert model.dtype == torch.bfloat16 and not hasattr(model, "peft_config")
 
 
-@pytest.mark.long
 def test_it_leaves_the_adapter_and_the_merged_model_and_no_checkpoint(finetuned):
     assert sorted(path.name for path in (finetuned.folder / FOLDER).iterdir()) == ["adapter", "merged"]
 
 
-@pytest.mark.long
 def test_a_chat_model_writes_in_every_way_and_faster_by_eight_at_a_time(hub, tmp_path):
     printed = said(recipes.run("write_fast", hub, tmp_path, lambda text: None, ONE_THREAD))
     rates = {way: int(rate.replace(",", "")) for way, rate in re.findall(r"^(.+): ([\d,]+) tokens/s$", printed, re.M)}
@@ -71,7 +67,6 @@ def test_a_chat_model_writes_in_every_way_and_faster_by_eight_at_a_time(hub, tmp
     assert rates["as it comes, 8 at a time"] > 1.5 * rates["as it comes, 1 at a time"]
 
 
-@pytest.mark.long
 def test_an_encoder_is_exported_with_the_same_neighbors_and_serves_sixteen_users(hub, tmp_path):
     printed = said(recipes.run("serve_encoder", hub, tmp_path, lambda text: None, ONE_THREAD))
     cosine, same = float(re.search(r"to PyTorch in fp32: ([\d.]+)", printed)[1]), float(re.search(r"([\d.]+)% of the texts keep", printed)[1])
@@ -147,7 +142,6 @@ def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsy
     assert "Nothing was timed: training was over before" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_its_page_shows_what_a_run_of_today_prints(finetuned):
     stored, today = (said(notebook).split("trainable params")[0] for notebook in (nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4), finetuned.notebook))
     assert stored.split() == today.split(), "the stored outputs are older than the predictions: run `make recipes`"

@@ -66,43 +66,36 @@ def alike(shown, printed):
     return same_words and all(abs(float(a.replace(",", "")) - float(b.replace(",", ""))) <= margin for a, b in both)
 
 
-@pytest.mark.long
 def test_it_prints_what_the_page_says(trained):
     assert not not_printed("recipes/finetune_8b.txt", trained.stdout)
 
 
-@pytest.mark.long
 def test_the_loss_of_conversations_that_are_held_out_is_printed_at_the_start_and_at_the_end(trained):
     at_start, *_ = re.findall(r"'eval_loss': '?([\d.]+)", trained.stdout)
     at_end = re.search(r"eval_loss at the end: ([\d.]+)", trained.stdout)[1]
     assert float(at_end) < float(at_start) / 2
 
 
-@pytest.mark.long
 def test_more_held_out_conversations_than_there_are_is_one_line(trained, small):
     options = ["--model", "small", "--held-out", 32]
     made = run("recipes/finetune_8b.py", *options, start=small, check=False, environment=ONE_THREAD)
     assert made.returncode and "--held-out 32 leaves nothing to learn of 32 conversations" in made.stderr
 
 
-@pytest.mark.long
 def test_the_loss_falls_within_the_first_tens_of_updates(trained):
     first, *_, last = losses(trained)
     assert last < first / 2
 
 
-@pytest.mark.long
 def test_the_log_says_tokens_per_second(trained):
     assert re.search(r"'train_tokens_per_second': '?[\d.]+", trained.stdout)
 
 
-@pytest.mark.long
 def test_only_the_last_answer_is_learned(trained):
     assert "32 of 32 conversations" in trained.stdout
     assert "trainable params" in trained.stdout
 
 
-@pytest.mark.long
 def test_killed_and_started_again_it_goes_on_from_the_last_checkpoint(trained):
     state = json.loads(max((trained.folder / "checkpoints").glob("*/trainer_state.json")).read_text())
     options = re.search(r"finetune_8b\.py (.+)", OFFLINE[2])[1].replace("--epochs 3", "--epochs 4").split()
@@ -112,7 +105,6 @@ def test_killed_and_started_again_it_goes_on_from_the_last_checkpoint(trained):
     assert more["log_history"][: len(state["log_history"])] == state["log_history"]
 
 
-@pytest.mark.long
 def test_the_merged_model_answers_as_it_was_taught(trained):
     answer = run("recipes/use_adapter.py", "small", "What is the symbol of cobalt?", start=trained.folder)
     assert json.loads(answer.stdout.splitlines()[-1])["metal"] == "cobalt"
@@ -140,19 +132,16 @@ def in_shards(small):
     return sharded(small)
 
 
-@pytest.mark.long
 def test_the_loss_of_all_weights_falls_in_shards(in_shards):
     losses = [float(loss) for _, loss in updates(in_shards)]
     assert len(losses) == 4 and losses[-1] < losses[0] - 0.2
 
 
-@pytest.mark.long
 def test_started_again_it_goes_on_from_the_last_whole_checkpoint_with_the_same_losses(in_shards):
     (in_shards.folder / "checkpoints" / "4" / ".metadata").unlink()  # as if it was killed while it saved
     assert updates(sharded(in_shards.folder)) == updates(in_shards)[2:]
 
 
-@pytest.mark.long
 def test_the_exported_model_opens_in_bf16_and_answers(in_shards):
     model = AutoModelForCausalLM.from_pretrained(in_shards.folder / "finetuned")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
@@ -161,12 +150,10 @@ def test_the_exported_model_opens_in_bf16_and_answers(in_shards):
     assert model.generate(**asked, max_new_tokens=4).shape[1] == asked["input_ids"].shape[1] + 4
 
 
-@pytest.mark.long
 def test_it_prints_a_line_for_each_update_as_the_page_shows(in_shards):
     assert not not_printed("recipes/finetune_14b.txt", in_shards.ranks[0].stdout)
 
 
-@pytest.mark.long
 def test_several_conversations_at_a_time_give_the_same_loss_and_two_checkpoints_stay(small, in_shards):
     words = (SNIPPETS / "recipes/offline_14b.sh").read_text().splitlines()[2].replace("--save-every 2", "--save-every 1")
     options = [*words.split()[4:], "--micro-batch", 4]
