@@ -413,8 +413,9 @@
     const name = axis === "model" ? words[1] : words[words.indexOf("--gpu") + 1]
     if ("error" in found) left_out ||= found.error
     else rows.push({ name, ...found })
-    tabulate()
+    tabulate_unless_typing()
   }
+  const tabulate_unless_typing = () => { if (!document.activeElement?.matches("#planner-table input")) tabulate() } // new rows would take the cursor from a price
   const hours = one => one.tokens_per_second && state(one) !== "no" ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0
   const price = one => Number(prices[axis === "gpu" ? one.name : field("gpu").value] ?? field("price").value) || 0
   const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)
@@ -427,7 +428,8 @@
     const priced = one => {
       const total = make("td", cost(one) ? number(cost(one)) : "–"), box = make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` })
       box.addEventListener("input", () => { prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
-      box.addEventListener("change", () => { share(); tabulate() })
+      box.addEventListener("change", share)
+      box.addEventListener("blur", () => setTimeout(tabulate_unless_typing, REST)) // a click that ends it finds its button still there
       return [make("td", box), total]
     }
     const timed = Boolean(shown.train?.tokens)

@@ -158,7 +158,9 @@ on_page_context = CombinedEvent(_hide_colors, _show_colors)
 
 
 def on_env(env, *, config, files):
-    """The styles that mkdocstrings adds to every page are for parts that docs/dryrun.md does not show."""
+    """The styles that mkdocstrings adds to every page are for parts that docs/dryrun.md does not show. The templates' indentation
+    would be a kilobyte of every page, packed."""
+    env.trim_blocks = env.lstrip_blocks = True
     config.extra_css = [path for path in config.extra_css if "_mkdocstrings" not in str(path)]
     return env
 

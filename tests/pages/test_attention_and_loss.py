@@ -1,4 +1,4 @@
-"""docs/training/attention-and-loss.md and loss.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/attention-and-loss.md, docs/training/attention-kernels.md and docs/training/loss.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""docs/debugging.md, docs/debugging-messages.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
+"""docs/debugging.md, docs/debugging-memory.md, docs/debugging-numbers.md, docs/debugging-messages.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
 
 import io
 import json
@@ -41,8 +41,7 @@ from transformers.utils.logging import warning_once
 from evidence.launch import run_ranks
 from evidence.site.diagrams import hang as drawn
 
-PAGE = ROOT / "docs" / "debugging.md"
-PAGES = [PAGE, ROOT / "docs" / "debugging-messages.md", ROOT / "docs" / "installation.md"]
+MESSAGES_PAGE = ROOT / "docs" / "debugging-messages.md"
 SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=64)
 without_cuda = pytest.mark.skipif(
     torch.version.cuda is not None, reason="the message is that of the CPU build of torch"
@@ -539,7 +538,7 @@ def test_other_operators_word_a_mixture_of_dtypes_in_their_own_way():
         "expected scalar type Float but found Half": lambda: torch.bmm(one, half),
         "Index put requires the source and destination dtypes match": put,
     }.items():
-        assert words in raised(call) and words in " ".join(PAGES[1].read_text().split())
+        assert words in raised(call) and words in " ".join(MESSAGES_PAGE.read_text().split())
 
 
 def test_messages_about_devices_and_shapes():

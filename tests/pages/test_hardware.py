@@ -1,4 +1,4 @@
-"""docs/training/hardware.md and docs/hardware/accelerators.md, sentence by sentence. Their figures are claims of a notebook."""
+"""docs/training/hardware.md, docs/training/rig.md and docs/hardware/accelerators.md, sentence by sentence. Their figures are claims of a notebook."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ from evidence import records
 from evidence.site import accelerators
 
 FOLDER = SNIPPETS / "hardware"
-PAGE = (ROOT / "docs" / "training" / "hardware.md").read_text()
+PAGE = "".join((ROOT / "docs" / "training" / name).read_text() for name in ("hardware.md", "rig.md"))
 FULL = (ROOT / "docs" / "hardware" / "accelerators.md").read_text()
 BUY = ["--buy", "2000", "--resale", "500", "--rent", "0.5", "--watts", "500", "--kwh", "0.2"]
 

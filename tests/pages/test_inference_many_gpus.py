@@ -1,4 +1,4 @@
-"""docs/inference/many-gpus.md and vllm-many-gpus.md, sentence by sentence. Its figures are claims of its notebook."""
+"""docs/inference/many-gpus.md, docs/inference/tensor-parallelism.md and docs/inference/vllm-many-gpus.md, sentence by sentence. Its figures are claims of its notebook."""
 
 import functools
 import json

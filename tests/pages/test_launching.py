@@ -1,4 +1,4 @@
-"""docs/training/launching.md and launching-messages.md, sentence by sentence. Its figures are tested where they are made, in the notebook.
+"""docs/training/launching.md, docs/training/launching-clusters.md and docs/training/launching-messages.md, sentence by sentence. Its figures are tested where they are made, in the notebook.
 
 Every job that a test starts has a time-out, after which all its processes are killed.
 """

@@ -1,4 +1,4 @@
-"""docs/training/many-gpus.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/many-gpus.md and docs/training/communication.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import functools
 import inspect
@@ -268,7 +268,7 @@ def test_the_commands_show_topology_and_links_and_keep_what_nccl_says_of_its_way
 # What readers ask
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "training" / "many-gpus.md").read_text()
+PAGE = "".join((Path(__file__).parents[2] / "docs" / "training" / name).read_text() for name in ("many-gpus.md", "communication.md"))
 
 
 def test_the_table_of_how_many_gpus_is_the_formula_above_it():

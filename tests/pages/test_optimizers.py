@@ -1,4 +1,4 @@
-"""docs/training/optimizers.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/optimizers.md and docs/training/optimizers-in-little-memory.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import copy
 import functools

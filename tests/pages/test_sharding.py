@@ -1,4 +1,4 @@
-"""docs/training/sharding.md and sharded-checkpoints.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/sharding.md, docs/training/sharding-trainer.md and docs/training/sharded-checkpoints.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
 import inspect
@@ -314,7 +314,7 @@ def test_trainer_knows_every_key_of_the_fsdp_configuration():
 
 
 def test_trainer_reduces_in_the_last_micro_batch_alone_unless_sync_each_batch(tmp_path, monkeypatch):
-    on_the_page = re.search(r"accelerator_config=(\{.*\})`", PAGE.read_text())[1]
+    on_the_page = re.search(r"accelerator_config=(\{.*\})`", PAGE.with_name("sharding-trainer.md").read_text())[1]
     waited, no_sync = [], Accelerator.no_sync
     monkeypatch.setattr(Accelerator, "no_sync", lambda self, model: waited.append(1) or no_sync(self, model))
     for config, expected in ((None, 1), (ast.literal_eval(on_the_page), 0)):

@@ -62,7 +62,7 @@ def test_the_answer_says_what_to_do_after_that_message_and_links_lead_from_there
 def test_several_errors_are_answered_each_the_first_first(box):
     first, second = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "ValueError: Attempting to unscale FP16 gradients."
     noise = "\n".join(f"2026-11-26 10:00:0{second} INFO step" for second in range(8))
-    assert box(f"{noise}\n{first}\n{noise}\n{first}\n{noise}\n{second}\n")[:2] == ["debugging/#oom-message", "training/precision/#mixed-precision"]
+    assert box(f"{noise}\n{first}\n{noise}\n{first}\n{noise}\n{second}\n")[:2] == ["debugging-memory/#oom-message", "training/precision/#mixed-precision"]
 
 
 def test_what_is_pasted_is_shown_as_text_and_sent_nowhere(box):
