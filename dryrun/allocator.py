@@ -75,10 +75,12 @@ class Allocator:
         """Frees a block."""
         self.allocated -= block.size
         self.asked -= block.asked
-        for other in (block.before, block.after):
-            if other and other.free:
-                self._take_out(other)
-                block = self._joined(*sorted((block, other), key=lambda one: one.address))
+        if block.after and block.after.free:
+            self._take_out(block.after)
+            block = self._joined(block, block.after)
+        if block.before and block.before.free:
+            self._take_out(block.before)
+            block = self._joined(block.before, block)
         self._put(block)
 
     def _segment(self, size: int) -> Block:

@@ -74,7 +74,8 @@ class _Job:
 
     def run(self, accumulation: int, workspace: int, buckets: str) -> Peak:
         *_, state, forward, backward, step, end = self.storages.sections()
-        self._make(range(state))  # nothing is freed before the forward pass: an event is a storage
+        for number in range(state):
+            self._make(number)  # nothing is freed before the forward pass: an event is a storage
         for _ in range(WORKSPACES):
             self.allocator.take(workspace)
         for size in self._buckets() if buckets else []:  # DDP makes them when it takes the model
@@ -83,7 +84,8 @@ class _Job:
             for micro_batch in range(min(accumulation, 2)):  # those after the second one are like it
                 self._events(forward, step, forward, summed=micro_batch > 0 or buckets == VIEWS)
             if number == 0:
-                self._make(range(state, forward))
+                for storage in range(state, forward):
+                    self._make(storage)
             self._events(step, end, forward + self.storages.events[forward:step].count(MADE))
             for storage in [storage for storage in self.held if storage >= forward]:
                 self._free(storage)
@@ -98,7 +100,7 @@ class _Job:
             if summed and self.storages.made[born][1] == "gradients":
                 self.allocator.give(self.allocator.take(self.sizes[born] or 0))  # never None: gradients are made
             else:
-                self._make([born])
+                self._make(born)
             born += 1
 
     def _buckets(self) -> list[int]:
@@ -107,11 +109,10 @@ class _Job:
         sizes = [size for size, (_, category) in made if size and category == "gradients"]
         return [sum(sizes[place] for place in bucket) for bucket in strategies.buckets(sizes)]
 
-    def _make(self, numbers: Collection[int]) -> None:
-        for number in numbers:
-            if (size := self.sizes[number]) is not None:
-                self.held[number] = self.allocator.take(size)
+    def _make(self, number: int) -> None:
+        if (size := self.sizes[number]) is not None:
+            self.held[number] = self.allocator.take(size)
 
     def _free(self, number: int) -> None:
-        if number in self.held:
-            self.allocator.give(self.held.pop(number))
+        if block := self.held.pop(number, None):
+            self.allocator.give(block)

@@ -175,6 +175,8 @@ def _goes_on(first: list[Event], last: list[Event]) -> tuple[bool, int]:
 
 def _on_line(first: Event, last: Event, more: int, extra: int) -> Event:
     """The event that frees a storage between, or beyond, those that these two free."""
+    if first == last:
+        return first
     (kind, one), (other_kind, other) = first, last
     step, rest = divmod((other - one) * more, extra)
     if rest or kind != other_kind:
