@@ -371,12 +371,11 @@ def unnamed_keywords(path):
         yield from ((each.lineno, name, each.arg) for each in call.keywords if each.arg and each.arg not in parameters)
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_every_keyword_is_named_by_its_function_or_known_to_be_passed_on(path):
+def test_every_keyword_is_named_by_its_function_or_known_to_be_passed_on():
     fix = "Fix: correct it, or add it to PASSED_ON in tests/test_snippets.py"
     fail_with([
         f"snippets/{name_of(path)}:{line}: {function}() has no argument {keyword}{nearest(keyword, PASSED_ON.get(function, ()))}. {fix}"
-        for line, function, keyword in unnamed_keywords(path) if keyword not in PASSED_ON.get(function, ())
+        for path in PYTHON for line, function, keyword in unnamed_keywords(path) if keyword not in PASSED_ON.get(function, ())
     ])  # fmt: skip
 
 
@@ -403,23 +402,20 @@ def renamed_arguments():
     return {name: match[1] for name, match in found.items() if match}
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_no_program_uses_an_argument_that_transformers_is_giving_up(path):
+def test_no_program_uses_an_argument_that_transformers_is_giving_up():
     renamed = renamed_arguments()
     assert "gradient_checkpointing" in renamed
-    old = [
-        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword) and node.arg in renamed
-    ]
-    fail_with([f"snippets/{name_of(path)}:{node.lineno}: {node.arg} is now {renamed[node.arg]}" for node in old])
+    fail_with([
+        f"snippets/{name_of(path)}:{node.lineno}: {node.arg} is now {renamed[node.arg]}"
+        for path in PYTHON for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword) and node.arg in renamed
+    ])  # fmt: skip
 
 
 # Shell, JSON and YAML
 
 
-@pytest.mark.parametrize("path", SHELL, ids=name_of)
-def test_every_shell_program_is_valid_shell(path):
-    said = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
+def test_every_shell_program_is_valid_shell():
+    fail_with([said.stderr for said in (subprocess.run(["bash", "-n", path], capture_output=True, text=True) for path in SHELL) if said.returncode])
 
 
 @pytest.mark.parametrize("path", DATA, ids=name_of)
@@ -453,12 +449,12 @@ def mappings(node):
 # Length
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_every_program_is_short_and_narrow_enough_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= 110, f"snippets/{name_of(path)}: {len(lines)} lines"
-    wide = [number for number, line in enumerate(lines, 1) if len(line) > 130]
-    fail_with([f"snippets/{name_of(path)}:{number}: more than 130 columns. Fix: break the line" for number in wide])
+def test_every_program_is_short_and_narrow_enough_to_read():
+    texts = {name_of(path): path.read_text().splitlines() for path in PYTHON}
+    long = [f"snippets/{name}: {len(lines)} lines, of 110 at most" for name, lines in texts.items() if len(lines) > 110]
+    wide = [f"snippets/{name}:{number}: more than 130 columns. Fix: break the line"
+            for name, lines in texts.items() for number, line in enumerate(lines, 1) if len(line) > 130]  # fmt: skip
+    fail_with(long + wide)
 
 
 # The message of a program that fails
