@@ -11,7 +11,7 @@
     amp: "mixed precision", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", oom: "outofmemoryerror memory", pp: "pipeline parallelism", sdpa: "scaled dot product attention",
-    tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
+    multi: "many several", multiple: "many several", several: "many", tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {

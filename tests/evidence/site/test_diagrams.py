@@ -43,6 +43,7 @@ from evidence.site.diagrams import (
     ring,
     roofline,
     shards,
+    speculative,
     strategy,
     tensor_parallel,
     three_ways,
@@ -320,6 +321,35 @@ def test_ranks_read_of_a_sharded_checkpoint_what_dcp_would_plan(ranks):
             first = item.storage_index.offset[0] + item.storage_offsets[0]
             planned.append((rank, item.storage_index.index, first, first + item.lengths[0]))
     assert planned == shards.pieces(ranks)
+
+
+class NextNumber(LlamaForCausalLM):
+    """Its next token is the number after the last one; 0 in place of those that it does not know."""
+
+    unknown = ()
+    calls = 0
+
+    def forward(self, input_ids, **options):
+        self.calls += 1
+        found = super().forward(input_ids, **options)
+        after = input_ids + 1
+        for number in self.unknown:
+            after = torch.where(after == number, 0, after)
+        found.logits = torch.nn.functional.one_hot(after[:, -found.logits.shape[1] :], self.config.vocab_size).float()
+        return found
+
+
+def test_a_draft_saves_as_many_passes_as_assisted_generation_of_transformers():
+    config = LlamaConfig(vocab_size=32, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+    large, draft = NextNumber(config).eval(), NextNumber(config).eval()
+    draft.unknown = speculative.WRONG
+    draft.generation_config.update(num_assistant_tokens=speculative.DRAFTED, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0)
+    options = {"do_sample": False, "max_new_tokens": speculative.TOKENS, "eos_token_id": None, "pad_token_id": 31}
+    said = large.generate(torch.zeros(1, 1, dtype=torch.long), assistant_model=draft, **options)
+    assert said.tolist() == [[*range(speculative.TOKENS + 1)]]
+    assert large.calls == len(speculative.passes()) < speculative.TOKENS
+    assert [last - first for first, last in speculative.passes()] == [3, 1, 2, 3]
+    assert sum(length for _, length, *_ in speculative.with_draft()) < speculative.TOKENS / 2
 
 
 def test_gradients_of_an_accumulated_step_stay_from_the_first_backward_pass_to_the_optimizer():
