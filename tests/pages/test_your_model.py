@@ -116,6 +116,18 @@ def test_the_table_of_gpus_has_the_hours_of_the_data(ask):
     assert "table=" not in again.evaluate("location.href"), "a table is of one question"
 
 
+def test_rows_that_come_do_not_take_the_cursor_from_a_price(ask):
+    page = ask("?task=qlora&model=qwen3-8b&gpu=rtx-3090&tokens=20 million")
+    page.locator("button:has-text('on every GPU')").click()
+    page.locator("#planner-table input").first.click(timeout=1000 * SECONDS)
+    page.keyboard.type("1")
+    page.wait_for_timeout(2000)
+    page.keyboard.type("2")
+    assert page.evaluate("document.activeElement.value") == "12"
+    page.locator(".planner-verdict").click()
+    page.locator("#planner-table tbody tr").nth(30).wait_for(timeout=1000 * SECONDS)
+
+
 def test_a_mac_is_asked_for_its_memory_and_answers_for_one_reader(ask):
     page = ask("?task=infer&model=llama3-70b&gpu=m4-max&weights=q4_k_m&memory=48")
     assert "more than the system leaves the GPU" in page.locator(".planner-verdict").inner_text()
