@@ -1,4 +1,4 @@
-"""docs/training/adapters-and-offload.md, qlora.md and offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/adapters-and-offload.md, docs/training/adapters-vision-mixtures.md, docs/training/qlora.md and docs/training/offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import copy
 import importlib.util

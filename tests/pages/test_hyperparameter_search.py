@@ -1,4 +1,4 @@
-"""docs/training/hyperparameter-search.md, sentence by sentence. Its figures are claims of its notebook."""
+"""docs/training/hyperparameter-search.md and docs/training/hyperparameter-search-parallel.md, sentence by sentence. Its figures are claims of its notebook."""
 
 import ast
 import collections
