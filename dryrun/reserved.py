@@ -74,8 +74,8 @@ class _Job:
 
     def run(self, accumulation: int, workspace: int, buckets: str) -> Peak:
         *_, state, forward, backward, step, end = self.storages.sections()
-        for number in range(state):
-            self._make(number)  # nothing is freed before the forward pass: an event is a storage
+        for storage in range(state):  # nothing is freed before the forward pass: an event is a storage
+            self._make(storage)
         for _ in range(WORKSPACES):
             self.allocator.take(workspace)
         for size in self._buckets() if buckets else []:  # DDP makes them when it takes the model

@@ -415,7 +415,7 @@
     else rows.push({ name, ...found })
     tabulate_unless_typing()
   }
-  const tabulate_unless_typing = () => { if (!document.activeElement?.matches("#planner-table input")) tabulate() } // new rows would take the cursor from a price
+  const tabulate_unless_typing = () => { if (table && !document.activeElement?.matches("#planner-table input")) tabulate() } // new rows would take the cursor from a price
   const hours = one => one.tokens_per_second && state(one) !== "no" ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0
   const price = one => Number(prices[axis === "gpu" ? one.name : field("gpu").value] ?? field("price").value) || 0
   const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)

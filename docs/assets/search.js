@@ -10,8 +10,9 @@
   const MEANS = {
     amp: "mixed precision", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
-    moe: "mixture experts", oom: "outofmemoryerror memory", pp: "pipeline parallelism", sdpa: "scaled dot product attention",
-    multi: "many several", multiple: "many several", several: "many", tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
+    moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
+    sdpa: "scaled dot product attention", several: "many",
+    tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
