@@ -41,14 +41,14 @@ def start(tmp_path, monkeypatch):
     commands = tmp_path / "commands"
     commands.mkdir()
 
-    def started(text, fresh=False, folder=tmp_path, **more):
+    def started(text, fresh=False, folder=tmp_path, options=(), **more):
         program = tmp_path / "program.py"
         program.write_text(text)
         around = programs._environment(None, {"LOCAL_RANK": "3"}, commands)
         around |= programs._warm(commands, around, [program], 0)
         if fresh:
             (commands / "python").unlink()
-        return subprocess.Popen(["python", "program.py", "one", "--two"], cwd=folder, env=around | more, text=True,
+        return subprocess.Popen(["python", *options, "program.py", "one", "--two"], cwd=folder, env=around | more, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
     return started
@@ -77,6 +77,13 @@ def test_it_ends_as_in_a_fresh_python(text, start, tmp_path):
         left.append((ended(start(text, fresh)), {path.name: path.read_text() for path in tmp_path.glob("*.txt")}))
         [path.unlink() for path in tmp_path.glob("*.txt")]
     assert left[0] == left[1]
+
+
+@pytest.mark.parametrize(("options", "printed"), [([], ""), (["-u"], "said\nsaid\n")])
+def test_what_a_killed_rank_printed_is_there_as_torchrun_starts_it_with_u(options, printed, start):
+    text = "import os, signal, sys\n\nimport torch\n\nprint('said')\nprint('said', file=sys.__stdout__)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    for fresh in (False, True):
+        assert ended(start(text, fresh, options=options)) == (printed, "", -signal.SIGKILL)
 
 
 def test_a_signal_reaches_the_program(start):

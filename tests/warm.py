@@ -14,6 +14,7 @@ import builtins
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import re
@@ -190,9 +191,13 @@ def _become(asked: dict, streams: list[int]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
-    if asked["unbuffered"]:
-        sys.stdout.reconfigure(write_through=True)
-        sys.stderr.reconfigure(write_through=True)
+    if asked["unbuffered"]:  # reconfigure(write_through=True) would leave the buffer below: lost where a rank is killed
+        for name, number in (("stdout", 1), ("stderr", 2)):
+            stream = getattr(sys, name)
+            raw = io.FileIO(number, "w", closefd=False)
+            unbuffered = io.TextIOWrapper(raw, stream.encoding, stream.errors, "\n", write_through=True)
+            setattr(sys, name, unbuffered)
+            setattr(sys, f"__{name}__", unbuffered)
     sys.argv = asked["arguments"]
     path = os.path.abspath(sys.argv[0])
     more = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
