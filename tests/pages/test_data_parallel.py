@@ -1,4 +1,4 @@
-"""docs/training/data-parallel.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/data-parallel.md and docs/training/two-gpus.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""docs/training/model-parallelism.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/model-parallelism.md and docs/training/long-sequences.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import contextlib
 import dataclasses
@@ -355,7 +355,7 @@ def test_trainers_say_what_context_parallelism_does_not_go_with(tmp_path, monkey
 
 
 def test_checkpoints_of_a_long_sequence_are_two_bytes_for_each_layer_and_width():
-    page = (ROOT / "docs" / "training" / "model-parallelism.md").read_text()
+    page = (ROOT / "docs" / "training" / "long-sequences.md").read_text()
     found = re.search(r"In an 8B Llama that is `(\d+) kB`:\s`([\d.]+) GB` at 32,768 tokens and `(\d+) GB` at 131,072", page)
     kilobytes, short, long = map(float, found.groups())
     assert kilobytes * 1e3 == pytest.approx(2 * 32 * 4096, rel=0.01)

@@ -1,4 +1,4 @@
-"""docs/training/post-training.md: its programs do what it says, and TRL decides what it says that TRL decides."""
+"""docs/training/post-training.md and docs/training/grpo.md: their programs do what they say, and TRL decides what they say that TRL decides."""
 
 import importlib.util
 import inspect
@@ -20,7 +20,7 @@ from trl.experimental import async_grpo
 from trl.scripts import vllm_serve
 
 FOLDER = SNIPPETS / "post_training"
-PAGE = ROOT / "docs" / "training" / "post-training.md"
+PAGES = "".join((ROOT / "docs" / "training" / f"{page}.md").read_text(encoding="utf-8") for page in ("post-training", "grpo"))
 ON_CPU = {"use_cpu": True, "report_to": "none"}
 SMALL = dict(
     hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, vocab_size=64,
@@ -232,7 +232,7 @@ def test_trl_casts_adapters_to_bf16_with_qlora_alone(tiny, tmp_path):
 def test_adapters_that_are_cast_back_train_in_fp32(tiny, tmp_path):
     four_bit = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
     trainer = sft(tiny, tmp_path, peft_config=adapter(), quantization_config=four_bit, max_steps=1, save_strategy="no")
-    line = re.search(r"`(for weight in trainer\.model\.parameters\(\): .*)`", PAGE.read_text(encoding="utf-8"))[1]
+    line = re.search(r"`(for weight in trainer\.model\.parameters\(\): .*)`", PAGES)[1]
     exec(line, {"trainer": trainer})
     trainer.train()
     assert {state["exp_avg"].dtype for state in trainer.optimizer.state.values()} == {torch.float32}
@@ -242,7 +242,7 @@ def test_adapters_that_are_cast_back_train_in_fp32(tiny, tmp_path):
     ("config", "name"), [(SFTConfig, "max_seq_length"), (GRPOConfig, "max_prompt_length")]
 )
 def test_an_argument_that_is_gone_is_unexpected(tmp_path, config, name):
-    assert f"`{name}=`" in PAGE.read_text(encoding="utf-8")
+    assert f"`{name}=`" in PAGES
     with pytest.raises(TypeError, match=name):
         config(tmp_path, **{name: 8})
 
@@ -281,9 +281,9 @@ def test_dpo_of_an_adapter_from_sft_keeps_a_frozen_copy_of_it_as_the_reference(t
 def test_ppo_is_gone_and_what_the_page_names_besides_is_there():
     gone = ("PPOTrainer", "ORPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "DataCollatorForCompletionOnlyLM", "setup_chat_format")
     for name in gone:
-        assert name in PAGE.read_text() and not hasattr(trl, name)
+        assert name in PAGES and not hasattr(trl, name)
     for name in ("KTOTrainer", "RLOOTrainer", "RewardTrainer", "DistillationTrainer"):
-        assert name in PAGE.read_text() and hasattr(trl, name)
+        assert name in PAGES and hasattr(trl, name)
     for name in ("orpo", "cpo", "online_dpo", "gkd", "gold"):
         assert importlib.util.find_spec(f"trl.experimental.{name}")
     assert not importlib.util.find_spec("trl.experimental.ppo")
@@ -362,7 +362,7 @@ def test_the_options_of_vllm_are_those_of_the_page(tmp_path):
 def test_the_metrics_of_the_page_are_logged(tried):
     for name in ("frac_reward_zero_std", "completions/clipped_ratio", "rewards/margins", "rewards/chosen", "rewards/accuracies"):
         assert f"'{name}'" in tried.stdout
-        assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+        assert f"`{name}`" in PAGES
 
 
 def test_the_server_and_the_training_are_given_other_gpus():

@@ -145,7 +145,7 @@ def test_a_name_is_found_by_its_parts_and_as_a_whole(search):
     """snake_case and dotted names: whole, a part of it, with dashes before it as on a command line."""
     for query in ("gradient_accumulation_steps", "accumulation_steps", "--gradient_accumulation_steps 4"):
         assert any(
-            path == "training/one-gpu" and "#gradient-accumulation" in anchors
+            path == "training/batch-size" and "#gradient-accumulation" in anchors
             for path, anchors in search(query)[:FIRST]
         ), query
     for query in ("torch.compile", "torch compile"):
