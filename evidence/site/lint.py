@@ -12,6 +12,8 @@
 import re
 from pathlib import Path
 
+import yaml
+
 from dryrun import data_sheets, hardware
 
 from .. import cited, records
@@ -101,6 +103,10 @@ def _front_matter(path, text):
     if text.startswith("---\n") and not end:
         yield Problem(path, "the front matter has no end", "close it by a line ---", 1)
     head = "\n".join(text.splitlines()[:end])
+    try:
+        yaml.safe_load(head.strip("-"))
+    except yaml.MarkedYAMLError as error:  # MkDocs would show it as text, without a word
+        yield Problem(path, f"the front matter is no YAML: {error.problem}", 'quote the value, as in description: "Memory: what fits"', error.problem_mark.line + 1)
     yield from figures.problems(path, head, 1, "leave it to the page, where it is a claim")
 
 

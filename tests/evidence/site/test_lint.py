@@ -118,6 +118,12 @@ def test_front_matter_without_an_end_is_named(repository):
     )
 
 
+def test_a_colon_that_takes_the_front_matter_apart_is_named_with_its_line(repository):
+    repository.page.write_text("---\ntitle: A page\ndescription: What fits: memory.\n---\n\n" + repository.page.read_text())
+    (problem,) = repository.page_problems()
+    assert problem.startswith(f"{repository.page}:3: the front matter is no YAML: mapping values are not allowed here. Fix: quote the value")
+
+
 def test_a_page_that_is_not_utf8_is_named(repository):
     repository.page.write_bytes(repository.page.read_bytes() + "café".encode("latin-1"))
     with pytest.raises(Exception, match=r"^docs/index\.md:\d+: not UTF-8 text"):
