@@ -8,7 +8,7 @@ the site.
 import re
 from collections import Counter
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, islice
 
 from ..problems import Problem
 from ..records import find
@@ -37,12 +37,12 @@ def check(path, block, found):
         elif items and line.strip() and line.startswith(" "):
             items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}".replace("|", " "))
         else:
-            yield from _exchanged(path, items, found)
+            yield from _exchanged(path, items, found, most=1)  # those after it are part of a sentence about the first
             items = []
 
 
-def _exchanged(path, rows, found):
-    """rows: [(number, text)] of a table, or of a list, which has one column."""
+def _exchanged(path, rows, found, most=None):
+    """rows: [(number, text)] of a table, or of a list, which has one column. most: claims of a cell that are looked at."""
     labels = {number: _words(CLAIM.sub(" ", line)) for number, line in rows}
     seen = Counter(word for words in labels.values() for word in words)
 
@@ -51,9 +51,11 @@ def _exchanged(path, rows, found):
         return sum(Fraction(1, seen[word]) for word in labels[number] & sentence if seen[word] < len(labels))  # exact: a set has no order
 
     for column in zip(*(line.strip().strip("|").split("|") for _, line in rows)):
-        claims = [(number, match) for (number, _), cell in zip(rows, column) if (match := CLAIM.search(cell))]
+        claims = [(number, match) for (number, _), cell in zip(rows, column) for match in islice(CLAIM.finditer(cell), most)]
         sentences = {match[0]: _sentence(found, match) for _, match in claims}
         for (upper, one), (lower, other) in combinations(claims, 2):
+            if upper == lower:
+                continue
             now = fit(upper, sentences[one[0]]), fit(lower, sentences[other[0]])
             exchanged = fit(upper, sentences[other[0]]), fit(lower, sentences[one[0]])
             if sum(exchanged) > sum(now) and all(after >= before for before, after in zip(now, exchanged)):
