@@ -45,8 +45,7 @@ def test_exchanged_claims_are_named_with_both_lines():
 def test_an_exchanged_claim_is_named_though_it_is_the_second_of_its_cell():
     second = "[[tiny:of-another]]; on a V100: [[tiny:bf16-memory]]"
     (block,) = prose.blocks(TABLE.format("bf16-memory", "checkpointing-memory", "compile-memory").replace("[[tiny:bf16-memory]]", second))
-    (problem,) = swaps.check("docs/a.md", block, FOUND)
-    assert str(problem).startswith("docs/a.md:3: [[tiny:bf16-memory]] and [[tiny:checkpointing-memory]] in line 4")
+    assert any(str(problem).startswith("docs/a.md:3: [[tiny:bf16-memory]] and [[tiny:checkpointing-memory]] in line 4") for problem in swaps.check("docs/a.md", block, FOUND))
 
 
 def test_exchanged_claims_of_a_list_are_named():
