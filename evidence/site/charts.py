@@ -15,6 +15,7 @@ from ..records import format_number
 
 MARKS = ("line", "bar", "area", "agreement")
 WIDTHS = (680, 340)
+CHARACTER = 7  # pixels of a figure or letter
 SHOWS_NOTHING = re.compile(
     r'<rect [^>]*class="background" ?/>|<g[^>]*/>|<g[^>]*></g>| class=""| tooltip-trigger| class="major"|(?<=class=")major |'
     r'(?<=class="axis) major(?= line")'
@@ -75,12 +76,10 @@ def _options(**options):
         disable_xml_declaration=True,
         height=300,
         margin=4,
-        margin_right=24,  # the last label of the x axis stands half beyond it
         show_legend=False,
         truncate_label=-1,
         value_formatter=format_number,
-        max_scale=7,
-        **{"include_x_axis": True} | options,
+        **{"include_x_axis": True, "margin_right": 24, "max_scale": 7} | options,  # the margin: the last label of the x axis stands half beyond it
     )
 
 
@@ -148,9 +147,12 @@ def _areas(series, log, width):
 def _bars(series, log, width):
     """Lying bars with their values: long names read better on the left."""
     names = list(dict.fromkeys(x for points in series.values() for x, _ in points))[::-1]  # pygal begins at the bottom
-    chart = pygal.HorizontalBar(_options(print_values=True, print_values_position="top"))
+    labels = [_wrapped(str(name)) if width < 400 else str(name) for name in names]
+    value, label = (CHARACTER * max(map(len, texts)) for texts in ([format_number(y) for points in series.values() for _, y in points], labels))
+    room = width - label - value
+    chart = pygal.HorizontalBar(_options(print_values=True, print_values_position="top", margin_right=max(24, value + 8), max_scale=int(min(7, max(3, room // (value + 12))))))
     chart.config.height = 90 + 26 * len(names) * len(series)
-    chart.x_labels = [_wrapped(str(name)) if width < 400 else str(name) for name in names]
+    chart.x_labels = labels
     for name, points in series.items():
         found = dict(points)
         chart.add(name, [found.get(x) for x in names])

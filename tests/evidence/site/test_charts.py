@@ -111,6 +111,17 @@ def test_bars_are_as_long_as_their_values_and_say_them():
     assert {text.get_text() for text in svg.select(".value")} == {"28.9", "6.04"}
 
 
+def test_long_values_stand_inside_of_the_chart_and_those_of_its_axis_apart():
+    for svg in drawn({"H100": [("1 x 512", 13_396), ("4 x 1,024", 27_508)], "A100": [("1 x 512", 8_915), ("4 x 1,024", 11_311)]}, "bar").select("svg"):
+        left = numbers(svg.select_one(".plot")["transform"])[0]
+        for text in svg.select(".value"):
+            assert left + float(text["x"]) + 6.2 * len(text.get_text()) / 2 <= numbers(svg["viewbox"])[2]
+        places = sorted((float(text["x"]), 6.2 * len(text.get_text()) / 2) for text in svg.select(".axis.x text") if text.get_text()[0].isdigit())
+        assert len(places) > 2
+        for (one, half), (other, its_half) in zip(places, places[1:]):
+            assert one + half < other - its_half
+
+
 def test_a_phone_shows_the_start_of_a_long_name_and_a_desktop_all_of_it():
     desktop, phone = drawn(BARS, "bar").select("svg")
     assert "mixed bf16, 4 x batch 8, checkpointing" in desktop.get_text()
