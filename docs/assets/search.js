@@ -11,7 +11,7 @@
     amp: "mixed precision", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
-    sdpa: "scaled dot product attention", several: "many",
+    rl: "reinforcement learning grpo", sdpa: "scaled dot product attention", several: "many",
     tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
@@ -19,6 +19,7 @@
     batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
     finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vram: "gpu memory",
   }
+  const TUNING = /^(fine|tun(e|ed|es|ing)|finetun\w+)$/ // most pages are about it: it says nothing beside other words
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
   const FORMS = 4 // times as many sections
@@ -77,7 +78,8 @@
     const query = pasted.replace(FRAME, " ").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
     const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
     const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
-    const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
+    const apart_from_tuning = telling.filter(word => !TUNING.test(word))
+    const asked = (apart_from_tuning.length > 1 ? apart_from_tuning : telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
