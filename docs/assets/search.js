@@ -19,7 +19,7 @@
     batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
     finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vram: "gpu memory",
   }
-  const TUNING = /^(fine|tun(e|ed|es|ing)|finetun\w+)$/ // most pages are about it: it says nothing beside other words
+  const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
   const FORMS = 4 // times as many sections
@@ -78,13 +78,12 @@
     const query = pasted.replace(FRAME, " ").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
     const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
     const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
-    const apart_from_tuning = telling.filter(word => !TUNING.test(word))
-    const asked = (apart_from_tuning.length > 1 ? apart_from_tuning : telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
+    const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
     forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))
-    return [...asked.map(word => `${word}^2 ${forms[word] ?? word}`), ...meant].join(" ")
+    return [...asked.map(word => TUNING.test(word) ? word : `${word}^2 ${forms[word] ?? word}`), ...meant].join(" ")
   }
 
   const SETUP = 0, QUERY = 2
@@ -96,7 +95,7 @@
   // title goes before the section that has all words. Here a page counts half, and a word counts by how rare it is.
   const weight = start => Math.max(0, Math.log((sections + 1) / (having(start) + .5))) // of a word: how rare are those that begin so?
   const rescored = ({ score, terms, parent, ...item }) => {
-    const asked = Object.entries(terms).filter(([word]) => !Object.hasOwn(forms, word)), share = asked.filter(([, found]) => found).length / (asked.length || 1)
+    const asked = Object.entries(terms).filter(([word]) => !Object.hasOwn(forms, word) && !TUNING.test(word)), share = asked.filter(([, found]) => found).length / (asked.length || 1)
     const all = asked.reduce((sum, [word]) => sum + weight(word), 0)
     const rare = asked.reduce((sum, [word, found]) => sum + found * weight(word), 0) / (all || 1)
     return { ...item, parent, terms, score: score / (1 + (!parent + share) ** 2) * (1 + (!parent / 2 + rare) ** 2) }

@@ -158,11 +158,17 @@ on_page_context = CombinedEvent(_hide_colors, _show_colors)
 
 
 def on_env(env, *, config, files):
-    """The styles that mkdocstrings adds to every page are for parts that docs/dryrun.md does not show. The templates' indentation
-    would be a kilobyte of every page, packed."""
-    env.trim_blocks = env.lstrip_blocks = True
+    """The styles that mkdocstrings adds to every page are for parts that docs/dryrun.md does not show."""
     config.extra_css = [path for path in config.extra_css if "_mkdocstrings" not in str(path)]
     return env
+
+
+def on_post_page(output, *, page, config):
+    """The indentation of Material's templates round a page's text would be a kilobyte of it, packed."""
+    before, article, rest = output.partition("<article")
+    text, end, after = rest.rpartition("</article>")
+    before, after = (re.sub(r"\s*\n\s*", "\n", part) for part in (before, after))
+    return before + article + text + end + after
 
 
 def on_template_context(context, *, template_name, config):
