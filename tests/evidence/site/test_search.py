@@ -119,6 +119,12 @@ def test_every_guide_has_queries():
     assert guides - {"evidence/index"} <= set(QUERIES), "add queries for it to tests/queries.yml"
 
 
+def test_no_page_stands_twice_among_the_queries():
+    """YAML takes the last of two keys, without a word: the queries of the first would not be asked."""
+    pages = re.findall(r"^(\S+):$", (ROOT / "tests" / "queries.yml").read_text(encoding="utf-8"), re.M)
+    assert len(pages) == len(set(pages)), sorted(pages)
+
+
 @pytest.mark.parametrize("old", redirects.load(ROOT / "redirects.yml"))
 def test_an_old_page_name_finds_where_it_leads_first_and_no_page_that_only_leads_on(search, old):
     page, anchor, _ = redirects.load(ROOT / "redirects.yml")[old]

@@ -4,7 +4,7 @@ from built import host, parsed, site, site_pages, tab
 
 from evidence.site.browser import violations
 
-PAGE = "training/one-gpu/"
+PAGE = "training/batch-size/"
 OPEN = "[...document.querySelectorAll('.tabbed-set > input:checked')].map(input => input.labels[0].textContent)"
 SHOWN = "[...document.querySelectorAll('.tabbed-block')].filter(block => block.checkVisibility()).length"
 
@@ -61,6 +61,6 @@ def test_who_arrives_from_the_search_sees_a_word_that_stands_in_a_closed_tab():
 
 
 def test_the_copy_as_markdown_holds_every_tab_under_its_name():
-    text = (site() / "training/one-gpu.md").read_text(encoding="utf-8")
+    text = (site() / "training/batch-size.md").read_text(encoding="utf-8")
     at = text.index("accelerator.accumulate(model)")
     assert text.rindex("**Trainer**", 0, at) < text.rindex("**Accelerate**", 0, at) < at < text.index("**PyTorch**", at)
