@@ -442,6 +442,7 @@
     })), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
   }
 
+  if (!navigator.connection?.saveData) start() // Python loads while the lists do
   let offered = { gpus: [], models: [] }
   const filled = fetch(new URL("../planner/choices.json", here)).then(response => response.json()).then(found => {
     offered = found

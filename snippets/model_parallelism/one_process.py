@@ -1,4 +1,4 @@
-"""What the programs of this page must reproduce: four steps of a small Llama on one process. Run: python one_process.py"""
+"""What the programs that split a model must reproduce: four steps of a small Llama on one process. Run: python one_process.py"""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
