@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 # Bits of clocks_event_reasons.active, as NVML names them.
 REASONS = {
     0x4: "power limit: nvidia-smi -q -d POWER shows it",
-    0x8: "hardware slowdown: heat or power, see the next two",
+    0x8: "hardware slowdown: by heat or by a power brake",
     0x20: "too warm, the driver lowers the clock",
     0x40: "far too warm, the hardware halves the clock or worse",
     0x80: "power brake: the supply or the server asks for less",
