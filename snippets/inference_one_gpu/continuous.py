@@ -15,7 +15,7 @@ prompts = [torch.randint(1, 1000, (length,)).tolist() for length in (5, 32, 12, 
 batching = ContinuousBatchingConfig()  # on a GPU it sizes its cache by the free memory
 if not gpu:
     batching = ContinuousBatchingConfig(num_blocks=8, page_size=32, max_batch_tokens=64)
-# eos_token_id=-1: no answer ends early. A model of the Hub brings its own: leave it out.
+# eos_token_id=-1: no answer ends early. With a checkpoint: model.generation_config.eos_token_id; left out it is -1.
 found = model.generate_batch(
     prompts,
     generation_config=GenerationConfig(max_new_tokens=8, do_sample=False, eos_token_id=-1, pad_token_id=0),
