@@ -148,9 +148,10 @@ def _bars(series, log, width):
     """Lying bars with their values: long names read better on the left."""
     names = list(dict.fromkeys(x for points in series.values() for x, _ in points))[::-1]  # pygal begins at the bottom
     labels = [_wrapped(str(name)) if width < 400 else str(name) for name in names]
-    value, label = (CHARACTER * max(map(len, texts)) for texts in ([format_number(y) for points in series.values() for _, y in points], labels))
-    room = width - label - value
-    chart = pygal.HorizontalBar(_options(print_values=True, print_values_position="top", margin_right=max(24, value + 8), max_scale=int(min(7, max(3, room // (value + 12))))))
+    value = CHARACTER * max(len(format_number(y)) for points in series.values() for _, y in points)  # stands behind its bar
+    room = width - value - CHARACTER * max(map(len, labels))
+    steps = min(7, max(3, room // (value + 12)))
+    chart = pygal.HorizontalBar(_options(print_values=True, print_values_position="top", margin_right=max(24, value + 8), max_scale=steps))
     chart.config.height = 90 + 26 * len(names) * len(series)
     chart.x_labels = labels
     for name, points in series.items():

@@ -38,7 +38,7 @@ COMMON = (
     "their them then there these they this to too use used uses was we were what when where which while who why will with "
     "without would you your "
     "vs versus "
-    "make makes making much please need needs see take takes taking too "
+    "make makes making much please need needs see take takes taking "
     "didn doesn don isn ll re s t ve won wouldn "  # what an apostrophe leaves
     # The rest of lunr's own, which its pipeline leaves out of the index: unknown there, they would pass for typing errors.
     "able across almost among cannot dear either else ever every he her hers him his however least let likely most must neither nor "

@@ -1,4 +1,7 @@
-"""docs/training/one-gpu.md, docs/training/batch-size.md, docs/training/checkpointing.md and docs/training/precision.md, sentence by sentence. Its figures are tested where they are made, in the notebooks."""
+"""docs/training/one-gpu.md, docs/training/batch-size.md, docs/training/checkpointing.md and docs/training/precision.md, sentence by sentence.
+
+Their figures are tested where they are made, in the notebooks.
+"""
 
 import inspect
 import logging
