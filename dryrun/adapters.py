@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,6 +28,13 @@ NAMES = {
     "w2": ("up_proj", "down_proj"),
     "head": ("lm_head",),
 }
+
+
+# Types of mixtures for which peft 0.21 understands "all-linear" as it was before transformers 5 made one parameter of all experts: with
+# experts and router. Of others it takes the linear layers alone.
+EXPERTS_TOO = ("mixtral", "minimax", "minimax_m2", "afmoe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "glm4_moe",
+               "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe", "beam", "qwen3_omni_moe",
+               "qwen3_omni_moe_thinker", "qwen3_omni_moe_text", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe")  # fmt: skip
 
 
 def targets(described: str | None) -> tuple[str, ...]:
@@ -87,9 +95,31 @@ class Adapter(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.base(x)
-        low = x.to(self.a.dtype) if not torch.is_autocast_enabled("cpu") else x
+        # Beside 16-bit weights peft casts to its adapters' fp32 and autocast back; beside 4-bit ones it leaves the input to autocast.
+        twice = torch.is_autocast_enabled("cpu") and isinstance(self.base, nn.Linear)
+        low = x.float() if twice else x.to(self.a.dtype)
         beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
         return out + (beside * 2.0).to(out.dtype)
+
+
+class ParameterAdapter(nn.Module):
+    """W + BA where W is one parameter: of all experts, or of a router. The sum is made anew in each forward pass, and has a gradient."""
+
+    def __init__(self, weight: torch.Tensor, rank: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        *experts, outputs, inputs = weight.shape
+        self.experts = experts[0] if experts else 1
+        self.a = nn.Parameter(torch.empty(rank * self.experts, inputs, dtype=dtype))
+        self.b = nn.Parameter(torch.empty(outputs, rank * self.experts, dtype=dtype))
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        a, b = self.a.to(weight.dtype), self.b.to(weight.dtype)
+        if weight.dim() == 2:
+            return weight + (b @ a) * 2.0
+        a = a.reshape(self.experts, -1, a.shape[-1])
+        b = b.reshape(b.shape[0], -1, self.experts).permute(2, 0, 1)
+        with torch.autocast("cpu", enabled=False):
+            return torch.baddbmm(weight, b, a, alpha=2.0)
 
 
 def apply(model: PreTrainedModel, rank: int, described: str | None, *, four_bit: bool = False, dtype: torch.dtype | None = None) -> int:
@@ -108,12 +138,30 @@ def apply(model: PreTrainedModel, rank: int, described: str | None, *, four_bit:
             count += 1
         if base is not module:
             _replace(model, name, base)
+    if "all" in str(described or "all linear") and model.config.model_type in EXPERTS_TOO:
+        count += _beside_experts(model, rank, dtype)
     if not count:
         raise ValueError(
             f"no layer of {type(model).__name__} is called {', '.join(wanted)}: adapters need other targets"
         )
     # Checkpointing needs one input with a gradient: peft makes the embeddings' output require it.
     model.get_input_embeddings().register_forward_hook(lambda module, given, out: out.requires_grad_(True))
+    return count
+
+
+def _beside_experts(model: PreTrainedModel, rank: int, dtype: torch.dtype | None) -> int:
+    count = 0
+    for module in list(model.modules()):
+        if not isinstance(getattr(module, "gate_up_proj", None), nn.Parameter):
+            continue
+        for name, of_name in (("gate_up_proj", 2 * rank), ("down_proj", rank)):  # two matrices are joined in the first
+            weight = getattr(module, name)
+            parametrize.register_parametrization(module, name, ParameterAdapter(weight, of_name, dtype or weight.dtype), unsafe=True)
+            count += 1
+    for name, module in list(model.named_modules()):
+        if name.endswith((".gate", ".router")) and isinstance(getattr(module, "weight", None), nn.Parameter) and not isinstance(module, nn.Linear):
+            parametrize.register_parametrization(module, "weight", ParameterAdapter(module.weight, rank, dtype or module.weight.dtype), unsafe=True)
+            count += 1
     return count
 
 

@@ -12,8 +12,8 @@ from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from .job import LARGEST_COUNT, Cluster, Job
 from .roofline import BEFORE_AMPERE, processor
 from .setting import FP32_ADAPTERS, Setting
-from .strategies import STRATEGIES
-from .traces import traced
+from .strategies import STRATEGIES, strategy
+from .traces import of_peft, traced
 from .workload import Traced, Workload
 
 WORTH = 1.03  # a change that gains less is not named
@@ -123,6 +123,8 @@ def _network(cluster: Cluster) -> float:
 
 
 def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Answer:
+    if of_peft(workload) and strategy(setting.strategy).shards:  # adapters are gathered in 16 bits: peft casts no input
+        workload = replace(workload, autocast="")
     trace = traced(workload)
     engine = _engine(workload, setting) if setting.answers else {}
     needed = device_memory.needed(trace, workload, setting, timing.fitted()["memory"], sum(engine.values()))
@@ -188,7 +190,7 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
 def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     workload, setting = now.workload, now.setting
     mixed = setting.state == "fp32" or workload.autocast and not workload.rank  # of all weights: adapters leave them in 16 bits
-    under = replace(workload, weights="bfloat16", autocast="") if mixed else workload
+    under = replace(workload, weights="bfloat16", autocast="") if mixed or of_peft(workload) else workload
     in_bf16 = " --dtype bf16" if mixed else ""
     adapted = replace(setting, state=FP32_ADAPTERS if under.weights != "float32" else "", reference=False)
     if not workload.compiled:
@@ -209,7 +211,8 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     else:
         yield "activation checkpointing", "--checkpointing", replace(workload, checkpointing=1), setting
     if not workload.rank:
-        yield "LoRA", f"--lora 16{in_bf16}", replace(under, rank=16, targets="all linear"), adapted
+        autocast = under.autocast if under.weights == "float32" else under.weights
+        yield "LoRA", f"--lora 16{in_bf16}", replace(under, rank=16, targets="all linear", autocast=autocast), adapted
     if not workload.four_bit and setting.gpus == 1:
         small = replace(under, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
         yield "QLoRA with checkpointing", f"--qlora 16 --checkpointing{in_bf16}", small, adapted

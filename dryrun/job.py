@@ -188,13 +188,13 @@ class Job:
     def workload(self) -> Workload:
         """What one GPU runs. ValueError where the model has fewer positions than `length`."""
         _positions(self.model, self.length, "length")
-        adapters = self.method != "full"
+        adapters, half = self.method != "full", DTYPES[self.precision]
         return Workload(
             model=self.model.text,
             batch=self.sequences,
             length=self.length,
-            weights=DTYPES[self.precision],
-            autocast="bfloat16" if self.precision == "mixed" else "",
+            weights=half,
+            autocast="bfloat16" if self.precision == "mixed" else half if self.method == "lora" and half != "float32" else "",
             checkpointing=int(self.checkpointing),
             attention="eager" if self.attention == "eager" else "fused",
             compiled=self.compiled,

@@ -129,10 +129,11 @@ def _offloaded(workload: Workload, qlora: Workload, here: Setting, state: float)
 
 
 def _adapters(workload: Workload, method: str, stored: str, here: Setting) -> Iterator[Row]:
+    whole = workload if workload.four_bit else replace(workload, autocast=workload.weights)  # sharded adapters are gathered in 16 bits
     if here.gpus == 1:
-        yield _named(method, f"{stored} frozen, adapters trained", workload, here)
+        yield _named(method, f"{stored} frozen, adapters trained", whole, here)
         return
-    yield _named(f"{method} x DDP", f"{stored} whole on every GPU", workload, replace(here, strategy="ddp", views=True))
+    yield _named(f"{method} x DDP", f"{stored} whole on every GPU", whole, replace(here, strategy="ddp", views=True))
     note = ", stored as bnb_4bit_quant_storage=torch.bfloat16" if workload.four_bit else ""
     sharded = f"{stored} sharded and gathered in every micro-batch{note}"
     yield _named(f"{method} x FSDP2", sharded, workload, replace(here, strategy="fsdp2"))

@@ -36,6 +36,7 @@ from .profiles import (
     storages,
 )
 from .storage_log import MADE, Storages
+from .traces import of_peft
 from .workload import Traced, Workload
 
 # (batch, length) that are solved for, and more that must come out right. Uneven lengths, so that a rounding shows.
@@ -112,18 +113,23 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
     return {"facts": facts, "polynomials": table.rows, "steps": steps}, missing
 
 
-def make_family(family: str) -> tuple[dict[str, Any], list[str]]:
-    """(the profile of a family, which variants have none and why)."""
-    profile, missing = make(_of_sizes(family, PRIME_SIZES), rank=PRIME_RANK)
+def make_family(family: str, known: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[str]]:
+    """(the profile of a family, which variants have none and why). known: as in `make`."""
+    there = known["steps"] if known else {}
+    if known:  # in numbers again, which new steps share
+        symbols = PRIME_SIZES.symbols(PRIME_RANK)
+        known = known | {"polynomials": [[evaluated(one, symbols) for one in row] for row in known["polynomials"]]}
+    profile, missing = make(_of_sizes(family, PRIME_SIZES), known, PRIME_RANK)
     profile["polynomials"] = [[formula(one) for one in row] for row in profile["polynomials"]]
-    for name, regimes in profile["steps"].items():
+    made = {name: regimes for name, regimes in profile["steps"].items() if name not in there}
+    for name, regimes in made.items():
         sums = {layers: _sums(family, name, layers) for layers in step_trace.FEW_LAYERS}
         for regime in regimes:
             for one in regime["shallow"]:
                 _in_formulas(one["traced"], sums[one["traced"]["layers"]])
     profile["facts"] = {"made_with": profile["facts"]["made_with"]}
     for sizes, rank in OTHER_SIZES[-CHECKS:]:
-        for name, regimes in profile["steps"].items():
+        for name, regimes in made.items():
             check_sizes(family, sizes, rank, options_of(name, rank), regimes, profile["polynomials"])
     return profile, missing
 
@@ -206,7 +212,7 @@ def check_sizes(
         for one in regime["shallow"]:
             number = one["traced"]["layers"]
             model_class, config = step_trace.config_of(model, length)
-            shape, found = _taken_apart(step_trace.recorded(Workload(model, batch, length, **options), model_class, step_trace.with_layers(config, number), number))
+            shape, found = _taken_apart(_recorded(Workload(model, batch, length, **options), model_class, step_trace.with_layers(config, number), number))
             table = Polynomials()
             table.add([])  # 0 is no value of `FROM_FLOPS`
             said = _put_together(shape, [table.add([value]) for value in found])
@@ -253,6 +259,14 @@ def _regimes(model: str, options: dict[str, Any], layers: Sequence[int], table: 
             yield {"batch": [least, 1 if least == 1 else 0], "length": [first, last], "shallow": shallow}
 
 
+def _recorded(workload: Workload, model_class: Any, config: Any, number: int) -> step_trace.Recorded:
+    """Without operators where `traces` takes those of another step."""
+    found = step_trace.recorded(workload, model_class, config, number)
+    if of_peft(workload):
+        found.operators = []
+    return found
+
+
 def _solved(model: str, options: dict[str, Any], number: int, table: Polynomials, sizes: list[tuple[int, int]], unknown: int, terms: tuple[int, ...]) -> dict[str, Any]:
     shapes, values = [], []
     for batch, length in sizes:
@@ -260,7 +274,7 @@ def _solved(model: str, options: dict[str, Any], number: int, table: Polynomials
         model_class, config = step_trace.config_of(model, length)
         if number != step_trace.layers_of(config):
             config = step_trace.with_layers(config, number)
-        shape, numbers = _taken_apart(step_trace.recorded(workload, model_class, config, number))
+        shape, numbers = _taken_apart(_recorded(workload, model_class, config, number))
         shapes.append(shape)
         values.append(numbers)
         if shapes[-1] != shapes[0]:
@@ -415,7 +429,7 @@ def write(name: str, known: dict[str, Any] | None = None) -> str:
     if name not in FAMILIES and (shared := families.member_of(name)):
         return f"{name}: none: it shares that of {shared.family}: make {shared.family}"
     try:
-        profile, missing = make_family(name) if name in FAMILIES else make(name, known)
+        profile, missing = make_family(name, known) if name in FAMILIES else make(name, known)
     except Exception as error:
         return f"{name}: none: {one_line(error)}"
     left = f"; without {'; '.join(missing)}" if missing else ""
@@ -430,7 +444,7 @@ def write(name: str, known: dict[str, Any] | None = None) -> str:
 def main(asked: list[str]) -> None:
     added = asked[:1] == ["--missing"]
     of_models = [name for name in models.configurations() if not families.member_of(name)]
-    for name in asked[added:] or ([name for name in files() if name not in FAMILIES] if added else [*FAMILIES, *of_models]):
+    for name in asked[added:] or (files() if added else [*FAMILIES, *of_models]):
         path = FOLDER / f"{name}{SUFFIX}"
         print(write(name, read(path) if added and path.is_file() else None), flush=True)
 

@@ -80,7 +80,9 @@ def alike(model_class: type[PreTrainedModel], config: Any) -> bool:
 
 def experts_of(config: Any, model: PreTrainedModel) -> Experts | None:
     """The `Experts` of a mixture, or None. Some configurations have numbers of experts for layers that the model lacks."""
-    inside = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)  # shared ones are called otherwise
+    of_adapters = {parameter for module in model.modules() if isinstance(module, adapters.ParameterAdapter) for parameter in module.parameters()}
+    named = ((name, p) for name, p in model.named_parameters() if p not in of_adapters)
+    inside = sum(p.numel() for name, p in named if ".experts." in name)  # shared ones are called otherwise
     if not inside:
         return None
     number = next(found for name in models.EXPERTS if (found := getattr(config, name, None)))

@@ -71,7 +71,7 @@ from dryrun.answer import answer, usable
 from dryrun.hardware import ON_PAGES, accelerator
 from dryrun.timing import training_step
 from dryrun.roofline import half_precision, processor
-from dryrun.setting import Setting
+from dryrun.setting import FP32_ADAPTERS, Setting
 from dryrun.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
@@ -322,15 +322,17 @@ plt.show()
 # than the one above. Memory is what the trace holds at the peak, plus what GPUs show on top
 # of tensors: the CUDA context, workspaces, and gaps between blocks of the allocator, which is
 # [replayed](reserved_memory.ipynb). Published programs keep other tensors, so memory has a band too, and
-# there are three answers: it fits, it may fit, it does not.
+# there are three answers: it fits, it may fit, it does not. Adapters are in fp32 under autocast, as peft and `Trainer`
+# run them with `bf16=True`.
 
 # %%
+PEFT = LORA | dict(autocast="bfloat16")
 LADDER = {
     "full-mixed": ("Full, bf16 autocast, fp32 weights", dict(weights="float32", autocast="bfloat16")),
     "full": ("Full, bf16 weights", {}),
-    "lora": ("LoRA", LORA),
-    "lora-ck": ("LoRA, checkpointing", LORA | dict(checkpointing=1)),
-    "lora-fused": ("LoRA, checkpointing, fused loss", LORA | dict(checkpointing=1, fused_loss=True)),
+    "lora": ("LoRA", PEFT),
+    "lora-ck": ("LoRA, checkpointing", PEFT | dict(checkpointing=1)),
+    "lora-fused": ("LoRA, checkpointing, fused loss", PEFT | dict(checkpointing=1, fused_loss=True)),
     "qlora": ("QLoRA, checkpointing, fused loss", LORA | dict(checkpointing=1, fused_loss=True, four_bit=True)),
 }
 SIZES = {16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80: "h100-sxm5", 141: "h200-sxm"}
@@ -339,7 +341,8 @@ SIZES = {16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80:
 def on(gpu, options, length=4096):
     half = half_precision(gpu)
     precision = f"amp_{half}" if "autocast" in options else half
-    return answer(Workload("llama3-8b", 1, length, **options), Setting(gpu=gpu, precision=precision))
+    state = FP32_ADAPTERS if "rank" in options else ""
+    return answer(Workload("llama3-8b", 1, length, **options), Setting(gpu=gpu, precision=precision, state=state))
 
 
 def fits(needed, size):

@@ -224,7 +224,8 @@ def row_of_length(method, loss, length, **options):
 
 lengths = [row_of_length("QLoRA", loss, length, four_bit=True, **options)
            for loss, (options, asked) in LOSSES.items() for length in asked]
-lengths += [row_of_length("LoRA, bf16", loss, 2048, **options) for loss, (options, _) in LOSSES.items()]
+lengths += [row_of_length("LoRA, bf16", loss, 2048, autocast="bfloat16", **options)
+            for loss, (options, _) in LOSSES.items()]
 table("recipe-lengths", "Fine-tuning Qwen3-8B, one conversation at a time, rank 16, activation checkpointing",
       {"tokens": "Tokens", "method": "Method", "loss": "Loss", "needed": "On 24 GB, GiB"}
       | {f"on{size}": f"{size} GB" for size in SIZES}, lengths, kind="predicted")

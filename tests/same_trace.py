@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from dryrun import profiles, step_trace
+from dryrun.traces import of_peft
 
 ROOT = Path(__file__).parents[1]
 SIZES = [(1, 777), (1, 8192), (2, 64), (4, 2048)]  # between and beyond those of profile_trace
@@ -12,14 +13,16 @@ SIZES = [(1, 777), (1, 8192), (2, 64), (4, 2048)]  # between and beyond those of
 
 def same(workload):
     profiled, traced = profiles.profiled(workload), step_trace.run(workload)
-    assert profiled.kernels.counts == traced.kernels.counts
-    assert list(profiled.kernels.counts) == list(traced.kernels.counts)  # sums of floats depend on the order
-    assert profiled.kernels.dispatched == traced.kernels.dispatched
+    if not of_peft(workload):  # its profile has memory alone
+        assert profiled.kernels.counts == traced.kernels.counts
+        assert list(profiled.kernels.counts) == list(traced.kernels.counts)  # sums of floats depend on the order
+        assert profiled.kernels.dispatched == traced.kernels.dispatched
+        assert profiled.memory is None or profiled.memory.flops == traced.memory.flops
     if traced.memory:
         if profiled.memory.parts != traced.memory.parts:  # a trace of few layers misses peaks that are not the highest of the step
             config = step_trace.config_of(workload.model, workload.length)
             assert profiled.memory.parts == step_trace.recorded(workload, *config, traced.layers).traced.memory.parts
-        assert (profiled.memory.peak, profiled.memory.flops) == (traced.memory.peak, traced.memory.flops)
+        assert profiled.memory.peak == traced.memory.peak
     left_out = {"kernels", "memory"}
     assert {name: value for name, value in vars(profiled).items() if name not in left_out} == {
         name: value for name, value in vars(traced).items() if name not in left_out

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import runpy
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -11,9 +12,9 @@ import torch
 from programs import ROOT, SNIPPETS
 from transformers import AutoModelForCausalLM, TrainingArguments
 
-from dryrun import depth, device_memory, models, timing, tracing
+from dryrun import Cluster, Job, depth, device_memory, models, timing, tracing
 from dryrun.adapters import FourBitLinear
-from dryrun.answer import answer
+from dryrun.answer import answer, of_job
 from dryrun.gpu_operators import GpuOperators
 from dryrun.hardware import accelerator
 from dryrun.memory_trace import Trace
@@ -108,8 +109,8 @@ def made_by_the_recipe(layers, length, bits, folder):
     return made
 
 
-def step_of_the_recipe(layers, length, bits, folder):
-    """Two of its micro-batches and an update, as Trainer runs them, on fake tensors."""
+def step_of_the_recipe(layers, length, bits, folder, checkpointing=True):
+    """Two of its micro-batches and an update, as Trainer runs them, on fake tensors; if told so, without its checkpointing."""
     made = made_by_the_recipe(layers, length, bits, folder)
     model, arguments = made["model"], made["arguments"]
     with tracing.fake(), GpuOperators("auto"):
@@ -119,7 +120,8 @@ def step_of_the_recipe(layers, length, bits, folder):
                 model.set_submodule(name, FourBitLinear(module))
         base = model.base_model.model.train()
         base.config.use_cache = arguments.use_cache
-        if arguments.activation_checkpointing:
+        assert arguments.activation_checkpointing
+        if checkpointing:
             base.activation_checkpointing_enable()
             base.enable_input_require_grads()
         optimizer = tracing.OPTIMIZERS["adamw"]([weight for weight in model.parameters() if weight.requires_grad])
@@ -146,13 +148,23 @@ def step_of_the_recipe(layers, length, bits, folder):
 def test_the_memory_beside_the_recipe_is_that_of_its_own_program(bits, method, loss, tmp_path):
     few, all_layers = (2, 4), models.configuration("qwen3-8b", 2048)[1].num_hidden_layers
     program = depth.line_of([step_of_the_recipe(n, 2048, bits, tmp_path) for n in few], few, all_layers, Trace())
-    workload = Workload("qwen3-8b", 1, 2048, checkpointing=1, rank=16, targets="all linear", four_bit=bits == 4)
+    workload = Workload("qwen3-8b", 1, 2048, checkpointing=1, autocast="bfloat16" if bits == 16 else "", rank=16, targets="all linear", four_bit=bits == 4)
     setting = Setting(gpu="rtx-4090", accumulation=16, state=FP32_ADAPTERS)
     said = device_memory.needed(traced(workload), workload, setting, timing.fitted()["memory"])
     assert sum(said.categories.values()) == pytest.approx(program.peak, rel=0.01)
     assert needed(method, loss)["2,048"]["needed"] == pytest.approx(said.expected / 2**30)
     if bits == 4:
         assert CLAIMS["recipe-memory"]["rtx-4090"]["value"] == pytest.approx(said.expected / 2**30)
+
+
+def test_without_checkpointing_lora_keeps_a_copy_of_the_input_of_each_adapter_and_a_job_counts_them(tmp_path):
+    few, all_layers = (2, 4), models.configuration("qwen3-8b", 2048)[1].num_hidden_layers
+    program = depth.line_of([step_of_the_recipe(n, 2048, 16, tmp_path, checkpointing=False) for n in few], few, all_layers, Trace())
+    said = of_job(Job("qwen3-8b", length=2048, method="lora", accumulation=16), Cluster("h100-sxm5"))
+    assert sum(said.needed.categories.values()) == pytest.approx(program.peak, rel=0.01)
+    without = traced(replace(said.workload, autocast=""))
+    assert without.kernels == said.traced.kernels and without.memory.flops == said.traced.memory.flops
+    assert said.traced.memory.peak > 1.05 * without.memory.peak
 
 
 @pytest.mark.parametrize("gpu", ["rtx-4090", "a100-sxm4-80"])
