@@ -17,7 +17,7 @@
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
     batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
-    finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vram: "gpu memory",
+    finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
@@ -75,7 +75,7 @@
 
   const rewrite = pasted => {
     instead = {}
-    const query = pasted.replace(FRAME, " ").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
+    const query = pasted.replace(FRAME, " ").replace(/n-gpu-layers/gi, "ngl").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
     const typed = query.toLowerCase().match(/[\p{L}\p{N}_.]+/gu)?.flatMap(word => word.split(/_+|\.(?!\d)/)).filter(Boolean).flatMap(apart) ?? []
     const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
     const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))

@@ -86,10 +86,10 @@ def step(weights, state, ids):
 # --8<-- [start:loop]
 rows = NamedSharding(mesh, P("data", None))
 for number, ids in enumerate(batches()):
-    ids = jax.device_put(ids, rows)  # returns at once: the next batch travels while the chips compute
+    ids = jax.device_put(ids, rows)  # returns at once
     if number == 0:
         compiled = step.lower(weights, state, ids).compile()
     weights, state, loss = compiled(weights, state, ids)
-    print(f"loss {loss:.6f}")
+    print(f"loss {loss:.6f}")  # waits for the chips: in a long run read every hundredth
 # --8<-- [end:loop]
 print("collectives", collectives(compiled.as_text()))
