@@ -1,4 +1,4 @@
-"""docs/training/data-parallel.md and docs/training/two-gpus.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/data-parallel.md, docs/training/two-gpus.md, and of hangs docs/training/launching-messages.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
 import functools
@@ -397,15 +397,3 @@ def test_an_expert_without_tokens_leaves_no_parameter_without_a_gradient():
     assert not [name for name, parameter in model.named_parameters() if parameter.grad is None]
     experts = dict(model.named_parameters())["model.layers.0.mlp.experts.down_proj"].grad
     assert len(experts) == 8 and any(not expert.any() for expert in experts)
-
-
-def test_the_grpo_example_of_the_page_adds_up():
-    prompts, generations, batch, steps = map(
-        lambda number: int(number.replace(",", "")),
-        re.search(r"([\d,]+) prompts with (\d+) generations and a batch of (\d+) are ([\d,]+) steps", words()).groups(),
-    )
-    assert prompts * generations / batch == steps and not batch % generations
-
-
-def words():
-    return " ".join((ROOT / "docs" / "training" / "data-parallel.md").read_text().split())

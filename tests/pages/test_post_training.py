@@ -386,3 +386,9 @@ def test_the_install_line_names_the_versions_that_the_tests_use():
     locked = (ROOT / "requirements" / "test.in").read_text() + (ROOT / "requirements" / "test.txt").read_text()
     for package in (SNIPPETS / "post_training/install.sh").read_text().split()[2:]:
         assert package in locked
+
+
+def test_the_batch_of_the_grpo_page_adds_up():
+    said = re.search(r"([\d,]+) prompts with (\d+) generations and (\d+) answers for an update are ([\d,]+) updates", " ".join(PAGES.split())).groups()
+    prompts, generations, answers, updates = (int(number.replace(",", "")) for number in said)
+    assert prompts * generations / answers == updates and not answers % generations
