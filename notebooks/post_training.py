@@ -22,7 +22,8 @@
 #
 # What to expect:
 #
-# - With LoRA all three hold nearly the same. The model without its adapters is the reference.
+# - With LoRA, DPO holds little more than SFT: the model without its adapters is the reference. GRPO
+#   holds more.
 # - With full fine-tuning DPO holds a second model.
 # - GRPO writes thousands of tokens before each update. Where these are written one batch after
 #   the other, writing takes longer than learning.
