@@ -65,8 +65,8 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
             late = True
         finally:
             if torchrun.poll() is None:  # too late, or interrupted
-                _end(torchrun)
-        run = Run(torchrun.returncode, _logs(logs, processes, "stdout"), _logs(logs, processes, "stderr"))
+                end_all(torchrun)
+        run = Run(torchrun.returncode, *(logs_of(logs, processes, stream) for stream in ("stdout", "stderr")))
     what = f"{Path(program).name} on {processes} processes"
     if late:
         raise LaunchError(f"{what}: not finished after {timeout} s, so all of it was ended.\n{run.last_lines()}")
@@ -77,18 +77,18 @@ def run_ranks(program, *arguments, processes=2, timeout=120, folder=None, enviro
     return run
 
 
-def _end(torchrun):
-    """Kills torchrun and every rank. torchrun gives each rank its own session, so killing a group is not enough."""
-    parent = psutil.Process(torchrun.pid)
+def end_all(process):
+    """Kills a program and all that it started. torchrun gives each rank its own session, so killing a group is not enough."""
+    parent = psutil.Process(process.pid)
     everything = [*parent.children(recursive=True), parent]
-    for process in everything:
+    for one in everything:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    torchrun.communicate()
+            one.kill()
+    process.communicate()
     psutil.wait_procs(everything, timeout=10)
 
 
-def _logs(folder, processes, stream):
+def logs_of(folder, processes, stream):
     """The text of one stream by rank, of the last attempt (an elastic run has several)."""
     texts = []
     for rank in range(processes):

@@ -1,4 +1,4 @@
-"""Times training steps and reads their peak memory, fairly.
+"""Times training steps, fairly.
 
 On a CPU: one thread and CPU time, so that a busy machine changes the figure little. On an accelerator: wall time around
 a synchronized step. Variants that are compared run in turn (A B C, A B C, ...), and the fastest repeat counts: what
@@ -27,14 +27,6 @@ class Timing:
         return {"min": self.best, "max": max(self.seconds), "repeats": len(self.seconds)}
 
 
-@dataclass(frozen=True)
-class Peak:
-    """Peak memory of a step on the accelerator, in bytes."""
-
-    allocated: int  # by tensors
-    reserved: int  # by PyTorch's allocator: tensors and what it holds back for the next ones
-
-
 def one_thread():
     """Makes PyTorch use one CPU thread from here on, so that CPU time is comparable between runs."""
     torch.set_num_threads(1)
@@ -50,18 +42,6 @@ def interleaved(steps, repeats=5, warmup=1, clock=None):
         _round(steps, clock)
     measured = [_round(steps, clock) for _ in range(repeats)]
     return {name: Timing(tuple(seconds[name] for seconds in measured)) for name in steps}
-
-
-def peak_memory(step):
-    """Runs `step` once and returns its `Peak`; None on a machine without an accelerator that keeps count."""
-    if not torch.cuda.is_available():
-        step()
-        return None
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    torch.cuda.synchronize()
-    return Peak(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
 
 
 def _round(steps, clock):

@@ -191,13 +191,8 @@ def closing_cell_problem(path, source):
 
 
 def _own_code(lines):
-    """What an author wrote into the first code cell, without an install cell of any version: an older one ends with an `if`."""
-    rest = lines
-    if PREPARED in lines:
-        rest = lines[lines.index(PREPARED) + 1 :]
-    elif lines[:1] == INSTALL.splitlines()[:1]:
-        opened = itertools.dropwhile(lambda line: not line.startswith("if "), lines)
-        rest = itertools.dropwhile(lambda line: line.startswith(("if ", " ")), opened)
+    """What an author wrote into the first code cell, without an install cell of any version."""
+    rest = lines[lines.index(PREPARED) + 1 :] if PREPARED in lines else lines
     return list(itertools.dropwhile(lambda line: not line.strip(), rest))
 
 

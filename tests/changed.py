@@ -17,6 +17,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import watched
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dryrun", "evidence", "fitting", "gpu_steps")
 ALL = ["tests"]
@@ -151,6 +153,8 @@ def touched(changed: str) -> list[str] | None:
         found.add(Path("tests/test_exact.py"))
     if path.parts[0] == "snippets":
         found.add(Path("tests/test_snippets.py"))
+        if "/".join(path.parts[1:]) in watched.FILES:
+            found.add(Path("tests/test_programs_do_what_they_say.py"))
     if changed.startswith(OF_SITE):
         of_pages = path.parts[0] in ("snippets", "notebooks") or path.suffix == ".md" and changed != "docs/index.md"  # a page, or a program on one
         found |= {test for test in files_of_tests() if reads_every_page(test) or reads_the_site(test) and not of_pages}

@@ -19,13 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import warm
 from filelock import FileLock
 from watched import COMPILED, WATCHED
 
 from evidence import runs
+from evidence.launch import end_all, logs_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SNIPPETS = ROOT / "snippets"
@@ -191,11 +191,11 @@ def _run(place, name, arguments, processes, torchrun, timeout, environment, besi
         finally:
             returncode = job.poll()
             if returncode is None:  # too late, or interrupted
-                _end(job)
+                end_all(job)
     out, err = ((place / stream).read_text(errors="replace") for stream in ("stdout", "stderr"))
     ranks = [Output(out, err)]
     if torchrun:
-        ranks = [Output(_log(logs, rank, "stdout"), _log(logs, rank, "stderr")) for rank in range(processes)]
+        ranks = [*map(Output, *(logs_of(logs, processes, stream) for stream in ("stdout", "stderr")))]
         out, err = "".join(rank.stdout for rank in ranks) + out, "".join(rank.stderr for rank in ranks) + err
     lines = [line for path in sorted(seen.glob("*.jsonl")) for line in path.read_text().splitlines()]
     return Run(out, err, returncode, folder, ranks, [json.loads(line) for line in lines])
@@ -282,18 +282,3 @@ def _start_server(folder, name, seconds=300):
     while not (folder / f"{name}.json").exists():
         assert time.monotonic() < until, f"{WARM.name} {name} does not start:\n{log.read_text()}"
         time.sleep(0.1)
-
-
-def _end(job):
-    """Kills the program and all that it started: torchrun gives each rank a session, so killing a group is not enough."""
-    everything = [*psutil.Process(job.pid).children(recursive=True), psutil.Process(job.pid)]
-    for process in everything:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(everything, timeout=10)
-
-
-def _log(logs, rank, stream):
-    """One stream of a rank in the last attempt. Layout: torch/distributed/elastic/multiprocessing/api.py, `LogsDest`."""
-    found = sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log"))
-    return found[-1].read_text(errors="replace") if found else ""

@@ -2,14 +2,11 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-
-import pytest
 
 import evidence.ready
 
@@ -58,22 +55,6 @@ def test_a_failed_download_says_that_the_same_command_goes_on(tmp_path):
     assert not (tmp_path / ".venv" / "site.stamp").exists()
 
 
-def test_a_port_in_use_is_named_with_a_free_one():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        number = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "evidence", "port", str(number)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 1
-    assert f"Makefile: port {number} is in use. Fix: PORT=" in done.stderr
-
-
 def test_record_uses_the_python_it_is_given_without_a_virtual_environment():
     planned = make("--dry-run", "record", "NOTEBOOKS=one_gpu", PYTHON="python3").stdout
     assert planned.strip() == "python3 -m evidence record one_gpu"
@@ -102,21 +83,11 @@ NEWER_THAN_MAKE_3_81 = {
 ONLY_GNU_TOOLS_HAVE = r"sed -i|readlink -f|date -d|grep -P|sort -V|xargs -r|cp -[a-z]*[at]|mktemp -p|stat -c|\b(?:nproc|realpath|sha256sum|flock|gawk)\b|(?<![\w-])timeout "
 
 
-def test_the_makefile_needs_nothing_newer_than_the_make_of_macos():
+def test_the_makefile_needs_no_make_and_no_tool_that_macos_lacks():
     text = (ROOT / "Makefile").read_text()
     found = [name for name, pattern in NEWER_THAN_MAKE_3_81.items() if re.search(pattern, text, re.M)]
     assert not found, f"Makefile: GNU Make 3.81 of macOS does not have {', '.join(found)}"
-
-
-def test_no_recipe_needs_a_tool_or_an_option_that_only_gnu_has():
-    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t")]
-    assert len(recipes) > 20
-    assert not [line for line in recipes if re.search(ONLY_GNU_TOOLS_HAVE, line)]
-
-
-@pytest.mark.parametrize("line", ["x != date", "x ::= 1", ".ONESHELL:", "a b &: c"])
-def test_a_newer_feature_would_be_found(line):
-    assert any(re.search(pattern, line, re.M) for pattern in NEWER_THAN_MAKE_3_81.values())
+    assert not [line for line in text.splitlines() if line.startswith("\t") and re.search(ONLY_GNU_TOOLS_HAVE, line)]
 
 
 def test_no_two_files_differ_in_case_alone_since_the_disks_of_macos_and_windows_hold_one_of_them():
@@ -140,11 +111,6 @@ def test_a_python_without_its_venv_module_is_told_what_to_install(tmp_path):
     assert done.returncode != 0
     assert "Fix: install its venv module (Debian: apt-get install python3-venv)" in done.stderr
     assert not (tmp_path / ".venv").exists()
-
-
-def test_a_record_is_summed_up_for_the_summary_of_a_job():
-    planned = make("--dry-run", "summary", COMMIT="abc", GITHUB_STEP_SUMMARY="/tmp/x").stdout
-    assert planned.strip() == ".venv/bin/python -m evidence summary abc >> ${GITHUB_STEP_SUMMARY:-/dev/stdout}"
 
 
 def ready(**environment):

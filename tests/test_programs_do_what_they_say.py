@@ -1,6 +1,6 @@
 """Each program that trains or generates, watched while a reader's run of it goes on: does it do what it says?
 
-watched.py says what each must show; watcher/sitecustomize.py describes what is seen. The runs are those of tests/pages/.
+watched.py says what each must show; watcher/sitecustomize.py describes what is seen. tests/pages/ reads the output of the same runs.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Every file and message of snippets/ is accounted for, and each call in a program is one that the installed libraries know.
 
-That a program runs is tested beside the sentences of its page, in tests/pages/.
+That a program runs is tested beside the sentences of its page, in tests/pages/, or where it is watched, by
+test_programs_do_what_they_say.py.
 """
 
 import ast
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, SNIPPETS, Output, Run, failure, regions
+from programs import ROOT, SNIPPETS, regions
 from transformers import TrainingArguments
+from watched import WATCHED
 
 from evidence.problems import nearest
 
@@ -230,7 +232,7 @@ def fail_with(problems):
 
 
 def test_every_file_is_run_or_read_by_a_test_or_listed_with_the_reason_why_not():
-    tested = set().union(*(runs(path.read_text()) for path in TESTS))
+    tested = set().union(WATCHED, *(runs(path.read_text()) for path in TESTS))  # those of watched.py: test_programs_do_what_they_say.py
     tested |= {name_of(path) for path in FILES if path not in PYTHON + SHELL and read_by_tests(path)}
     fail_with([*unaccounted([name_of(path) for path in FILES], tested, NOT_TESTED)])
 
@@ -246,25 +248,6 @@ def test_every_message_is_raised_by_a_test_of_its_page_or_says_why_not():
                 fix = "take `not tested` out" if why else f'compare it in {page_test(path).relative_to(ROOT)}, shown_message("{path.parent.name}", "{name}"), or write `not tested: why` behind its start'
                 problems.append(f"{path.relative_to(ROOT)}: {name} {'has a test' if why else 'has no test'}. Fix: {fix}")
     fail_with(problems)
-
-
-@pytest.mark.parametrize(
-    "names, tested, not_tested, words",
-    [
-        (["a/x.py"], set(), {}, "no test runs or reads it"),
-        (["a/x.py"], {"a/x.py"}, {"a/x.py": GPU}, "a test runs or reads it"),
-        (["a/x.py"], {"a/x.py"}, {"a/gone.py": GPU}, "which is no file (did you mean a/x.py?)"),
-    ],
-)
-def test_a_file_that_is_forgotten_and_an_entry_that_is_stale_are_named(names, tested, not_tested, words):
-    (problem,) = unaccounted(names, tested, not_tested)
-    assert words in problem
-
-
-def test_a_name_counts_as_run_only_in_a_function_that_runs_it():
-    source = 'NAMES = ["a/x.py"]\ndef test_one(name):\n    run("a/y.py")\ndef test_two():\n    assert "a/z.py"\n'
-    assert runs(source) == {"a/y.py"}
-    assert runs(f'{source}@parametrize("name", NAMES)\ndef test_three(name):\n    run(name)\n') >= {"a/x.py", "a/y.py"}
 
 
 # Calls, attributes and imports that the installed libraries do not know
@@ -296,18 +279,6 @@ def test_every_call_and_attribute_of_the_programs_exists_in_the_installed_librar
         if not any(file == found_file and words in report for found_file, _, report in found)
     ]
     fail_with(new + stale)
-
-
-def test_a_misspelt_argument_method_and_import_is_found_with_file_and_line(tmp_path):
-    (tmp_path / "wrong.py").write_text(
-        "import torch\n"
-        "from transformers import Trainer, TrainingArguments\n"
-        'arguments = TrainingArguments("out", max_step=4)\n'
-        "Trainer(model=None, args=arguments, traindataset=[]).train()\n"
-        "torch.cuda.max_memory_alocated()\n"
-        "from torch.distribted import get_rank\n"
-    )
-    assert [(file, line) for file, line, _ in type_errors(tmp_path)] == [("wrong.py", line) for line in (3, 4, 5, 6)]
 
 
 # Keywords that a function takes by **kwargs and passes on, so that no signature tells a misspelt one.
@@ -373,26 +344,13 @@ def unnamed_keywords(path):
 
 def test_every_keyword_is_named_by_its_function_or_known_to_be_passed_on():
     fix = "Fix: correct it, or add it to PASSED_ON in tests/test_snippets.py"
-    fail_with([
-        f"snippets/{name_of(path)}:{line}: {function}() has no argument {keyword}{nearest(keyword, PASSED_ON.get(function, ()))}. {fix}"
-        for path in PYTHON for line, function, keyword in unnamed_keywords(path) if keyword not in PASSED_ON.get(function, ())
-    ])  # fmt: skip
-
-
-def test_a_misspelt_keyword_that_would_be_passed_on_is_found_with_its_line(tmp_path):
-    (tmp_path / "wrong.py").write_text(
-        "import torch\n"
-        "from transformers import AutoModelForCausalLM as Auto, BitsAndBytesConfig\n"
-        "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_types='nf4')\n"
-        "Auto.from_config(None, dtype=torch.bfloat16, attention_implementation='sdpa')\n"
-        "torch.cuda.memory._record_memory_history(enable=None)\n"
-    )
-    found = [each for each in unnamed_keywords(tmp_path / "wrong.py") if each[2] not in PASSED_ON.get(each[1], ())]
-    assert [(line, keyword) for line, _, keyword in found] == [
-        (3, "bnb_4bit_quant_types"),
-        (4, "attention_implementation"),
-        (5, "enable"),
-    ]
+    found = [(f"snippets/{name_of(path)}:{line}", function, keyword) for path in PYTHON for line, function, keyword in unnamed_keywords(path)]
+    listed = {(function, keyword) for function, keywords in PASSED_ON.items() for keyword in keywords}
+    new = [f"{place}: {function}() has no argument {keyword}{nearest(keyword, PASSED_ON.get(function, ()))}. {fix}"
+           for place, function, keyword in found if (function, keyword) not in listed]  # fmt: skip
+    stale = [f"tests/test_snippets.py: PASSED_ON lists {keyword} of {function}(), which no program needs. Fix: take it out"
+             for function, keyword in sorted(listed - {(function, keyword) for _, function, keyword in found})]  # fmt: skip
+    fail_with(new + stale)
 
 
 def renamed_arguments():
@@ -457,14 +415,7 @@ def test_every_program_is_short_and_narrow_enough_to_read():
     fail_with(long + wide)
 
 
-# The message of a program that fails
-
-
-def failed(stderr, ranks=1, torchrun=""):
-    outputs = [
-        Output("", stderr if rank == ranks - 1 else "RuntimeError: Connection closed by peer") for rank in range(ranks)
-    ]
-    return failure("guide/x.py", Run("", stderr + torchrun, 1, Path(), outputs, [])).splitlines()[0]
+# The end of a program on several ranks
 
 
 ENDS_ITS_GROUP = [
@@ -488,20 +439,3 @@ def test_ranks_wait_for_each_other_by_a_named_barrier_before_they_end_their_grou
     after = text[barrier.end() :]
     assert re.search(r"destroy_process_group\(\)|end_training\(\)", after), fix
     assert not re.search(r"\.(all_reduce|all_gather|gather|broadcast|barrier|wait_for_everyone)\w*\(", after), fix
-
-
-def test_a_failure_names_the_line_of_the_program_and_the_error():
-    trace = 'Traceback (most recent call last):\n  File "/tmp/t/x.py", line 7, in <module>\n    f()\n  File "lib.py", line 90, in f\n'
-    assert failed(trace + "ValueError: no such backend\n") == "snippets/guide/x.py:7: ValueError: no such backend"
-    assert failed("killed\n") == "snippets/guide/x.py: exit status 1"
-
-
-def test_a_failure_on_several_ranks_is_that_of_the_rank_that_failed_first():
-    trace = '[rank1]:   File "/tmp/t/x.py", line 9, in <module>\n[rank1]: ValueError: wrong\n'
-    root = "Root Cause (first observed failure):\n[0]:\n  time      : now\n  host      : here\n  rank      : 1 (local_rank: 1)\n"
-    assert failed(trace, 2, root) == "snippets/guide/x.py:9: ValueError: wrong"
-
-
-def test_a_failure_of_a_shell_program_names_its_line():
-    first = failure("guide/x.sh", Run("", "", 127, Path(), [Output("", "x.sh: line 3: sky: command not found\n")], []))
-    assert first.startswith("snippets/guide/x.sh:3: sky: command not found\n")

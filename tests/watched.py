@@ -174,4 +174,5 @@ EVALUATE = [
 ]
 ALL = [*TRAIN, *GENERATE, *EVALUATE]
 WATCHED = {each.name for each in ALL}
+FILES = WATCHED | {file for each in ALL for file in (each.by, each.after, *each.how.get("beside", ())) if file}  # that the runs take
 COMPILED = {each.name for each in ALL if each.compiled}

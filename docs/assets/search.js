@@ -8,7 +8,7 @@
 
   // What readers write for words that pages spell out, which they have too.
   const MEANS = {
-    amp: "mixed precision", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
+    amp: "mixed precision", bfloat16: "bf16", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
     rl: "reinforcement learning grpo", sdpa: "scaled dot product attention", several: "many",
@@ -17,7 +17,7 @@
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
     batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
-    finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
+    finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", overheating: "heat throttling", overheats: "heat throttling", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]

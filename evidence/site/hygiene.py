@@ -38,18 +38,18 @@ MACHINE_PATH = re.compile(
 )
 
 
-def tracked(root="."):
+def tracked():
     """The files of the repository: those that git has, and those that it would take."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        listed = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout.split("\0")
+        listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
     except (OSError, subprocess.CalledProcessError):  # a copy without git
         parts = ("site", "out", "dist")
-        found = (path.relative_to(root) for path in Path(root).rglob("*") if path.is_file())
+        found = (path for path in Path().rglob("*") if path.is_file())
         listed = [
             p.as_posix() for p in found if not any(part in parts or part.startswith(".v") for part in p.parts[:-1])
         ]
-    return sorted(Path(name) for name in set(listed) if name and Path(root, name).is_file())
+    return sorted(Path(name) for name in set(listed) if name and Path(name).is_file())
 
 
 def check(files=None):

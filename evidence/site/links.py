@@ -1,13 +1,11 @@
-"""Links of the pages to pages, notebooks and anchors of ours; the anchors of sections; the pages and notebooks in `nav`."""
+"""Links of the pages to pages, notebooks and anchors of ours; the anchors of sections."""
 
 import os
 import re
-from pathlib import Path
 
-import yaml
 from markdown.extensions.toc import slugify
 
-from ..problems import Problem, line_of, nearest, read_text, shown
+from ..problems import Problem, nearest, read_text, shown
 from .prose import INLINE_CODE, blocks, paragraphs, without
 
 TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
@@ -16,7 +14,6 @@ SAYS_NOTHING = re.compile(r"(?<!!)\[(click here|continue|go|here|learn more|link
 IMAGE = re.compile(r"!\[(?P<words>[^\]]*)\]\(\s*<?(?P<file>[^)\s>]*)[^)]*\)|<img\b(?P<tag>[^>]*)>", re.I)
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 SECTION = re.compile(r"^#{2,3}\s+(.+)")
-MKDOCS = Path("mkdocs.yml")
 
 
 def anchors_of(page):
@@ -81,46 +78,3 @@ def check_sections(path, block):
         if section and not ANCHOR.search(line) and "[[" not in line:
             what = f"this section has no written anchor: {section[1].strip()}"
             yield Problem(path, what, f"end the line with {{ #{slugify(section[1], '-')} }}", number)
-
-
-def check_nav(docs, notebooks=Path("notebooks"), path=MKDOCS):
-    """Pages and notebooks that `nav` lacks, and entries of `nav` that lead to no file."""
-    if not Path(path).is_file():
-        return
-    text = read_text(path)
-    try:
-        entries = list(_entries(yaml.load(text, _AnyTag).get("nav")))
-    except (yaml.YAMLError, AttributeError) as error:
-        yield Problem(
-            path, f"not YAML with a nav ({getattr(error, 'problem', error)})", "write it as `nav:` with a list"
-        )
-        return
-    pages = {file.relative_to(docs).as_posix(): file for file in Path(docs).rglob("*.md")}
-    found = Path(notebooks).rglob("*.py")
-    pages |= {f"notebooks/{file.relative_to(notebooks).with_suffix('.ipynb').as_posix()}": file for file in found}
-    for entry in entries:
-        if entry not in pages and ":" not in entry:
-            what = f"nav leads to {entry}, which is not there{nearest(entry, set(pages) - set(entries))}"
-            yield Problem(path, what, "correct the line, or take it out", line_of(text, entry))
-        elif entries.count(entry) > 1:
-            yield Problem(path, f"nav holds {entry} twice", "take one out", line_of(text, entry, 2))
-    for entry, file in pages.items():
-        if entry not in entries:
-            what = f"nav lacks this {'notebook' if entry.endswith('.ipynb') else 'page'}"
-            yield Problem(file, what, f"add a line `- Its title: {entry}` to nav in {path}")
-
-
-def _entries(nav):
-    for entry in nav if isinstance(nav, list) else [nav]:
-        if isinstance(entry, str):
-            yield entry
-        elif isinstance(entry, dict):
-            for value in entry.values():
-                yield from _entries(value)
-
-
-class _AnyTag(yaml.SafeLoader):
-    """MkDocs' configuration names Python functions by tags, which are no matter here."""
-
-
-_AnyTag.add_multi_constructor("", lambda loader, suffix, node: None)

@@ -4,8 +4,8 @@
 - a claim, table or column that no record has, or a claim that no page shows (here, record_blocks.py)
 - a unit typed after a claim that shows it (here), and two claims of a table in each other's rows (swaps.py)
 - a record that was edited by hand
-- a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor, a page that `nav`
-  lacks, an image without a text or a file (links.py)
+- a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor, an image without a
+  text or a file (links.py)
 - code that is no included snippet, a snippet or region that is gone, a snippet that no page includes (snippets.py)
 """
 
@@ -35,8 +35,6 @@ from . import (
 )
 
 DOCS, SNIPPETS = Path("docs"), Path("snippets")
-HEADING = re.compile(r"^\s*#{1,6}\s")
-CLAIM_IN_LINK = re.compile(r"\[[^\[\]]*(\[\[[^\]]*\]\])[^\[\]]*\]\(")
 
 
 def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
@@ -54,7 +52,6 @@ def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
         for block in prose.blocks(text):
             problems += _block(path, block, found, used, included, Path(docs), Path(snippet_folder))
         problems += snippets.check_indented(path, text, snippet_folder)
-    problems += links.check_nav(Path(docs))
     problems += _unused_claims(found, used)
     problems += filter(None, (records.changed_by_hand(record) for kept in found.values() for record in kept if not cited.is_cited(record)))
     problems += snippets.check_unused(Path(snippet_folder), included)
@@ -137,14 +134,6 @@ def _claims(path, block, found, used):
             number = block.line + line + without_code.count("\n", 0, match.start())
             yield from _claim(path, number, match[0], found, used)
             yield from _unit_typed(path, number, match[0], without_code[match.end() :], found)
-        for match in CLAIM_IN_LINK.finditer(without_code):
-            number = block.line + line + without_code.count("\n", 0, match.start(1))
-            what = f"{match[1]} stands in a link, which may hold no button"
-            yield Problem(path, what, "put it beside the link", number)
-    for number, line in enumerate(block.lines, block.line):
-        if HEADING.match(line) and "[[" in prose.without(prose.INLINE_CODE, line):
-            what = "a claim in a heading, whose anchor would change with the value"
-            yield Problem(path, what, "put it into the sentence under the heading", number)
 
 
 def _claim(path, line, written, found, used):

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING, pages and scripts name commands and files of this repository: both must exist."""
+"""README, CONTRIBUTING, pages, scripts and workflows name commands and files of this repository: both must exist."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def check(docs=Path("docs"), snippets=Path("snippets"), makefile=MAKEFILE):
     for path in sorted(Path(docs).rglob("*.md")):
         text = read_text(path)
         problems += [*_commands(path, text, commands), *_files(path, text)]
-    for path in sorted(Path(snippets).rglob("*.sh")):
+    for path in [*sorted(Path(snippets).rglob("*.sh")), *sorted(Path(".github", "workflows").glob("*.y*ml"))]:
         problems += _commands(path, read_text(path), commands)
     return problems
 
@@ -64,7 +64,7 @@ def _commands(path, text, known):
 
 
 def _code(path, text):
-    """(position, code) of inline code and fenced blocks; of a script, all of it."""
+    """(position, code) of inline code and fenced blocks; of a script and a workflow, all of it."""
     if path.suffix != ".md":
         return [(0, text)]
     fenced = [(match.start(1), match[1]) for match in FENCED.finditer(text)]

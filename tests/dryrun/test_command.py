@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig, logging
 
 from dryrun import __main__ as command
-from dryrun import config_file, optimizers, tracing
+from dryrun import config_file, tracing
 
 ROOT = Path(tracing.__file__).parents[1]
 SMALL = dict(hidden_size=512, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=8, vocab_size=8000)
@@ -87,10 +87,6 @@ def test_a_config_that_cannot_be_traced_is_named_with_what_to_do(tmp_path, capsy
     assert str(path) in line and message in line
 
 
-def test_a_missing_file_is_named(tmp_path, capsys):
-    assert "there is no such file: give a model's config.json" in refused(capsys, "train", str(tmp_path / "nowhere" / "config.json"))
-
-
 def test_a_remote_class_of_the_configuration_is_not_executed(tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('executed')")
     values = json.loads(LLAMA.to_json_string()) | {"auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}  # fmt: skip
@@ -103,7 +99,3 @@ def test_what_transformers_logs_after_a_config_file_was_read_is_the_callers(tmp_
         logging.set_verbosity(level)
         config_file.read_config(json.loads(LLAMA.to_json_string()), write(tmp_path, LLAMA.to_json_string()))
         assert logging.get_verbosity() == level
-
-
-def test_its_choices_are_those_of_the_trace():
-    assert set(tracing.OPTIMIZERS) <= set(optimizers.OPTIMIZERS)

@@ -306,13 +306,6 @@ sys.exit(main(["train", "qwen3-8b", "--gpu", "l4", "--attention", "eager"]))
     assert done.stderr.strip() == "error: torch is not installed, and runs the model's code: pip install 'dryrun[trace]'"
 
 
-@pytest.mark.parametrize("verb", ["train", "infer", "plan", "models", "gpus", "bench", "validate"])
-def test_every_command_is_reached(verb, capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main([verb, "--help"])
-    assert ended.value.code == 0 and f"usage: dryrun {verb}" in capsys.readouterr().out
-
-
 def test_without_the_repository_validate_prints_the_errors_that_come_with_the_package(monkeypatch, capsys):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert command.main(["validate"]) == 0

@@ -1,14 +1,13 @@
 """The tables of accelerators, links and models: complete, sourced, and without contradiction."""
 
 import dataclasses
-import json
 import re
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import data_sheets, hardware, roofline, timing
+from dryrun import data_sheets, hardware
 from fitting import published
 
 DATE = r"\d{4}(-\d\d){0,2}"
@@ -26,19 +25,14 @@ UNITS = {
 }
 UNIT_OF = {name: unit for unit, names in UNITS.items() for name in names}
 READ = {"vendor-copy", "vendor-quoted", "table", "press", "community", "derived"}
-WITHOUT_ADDRESS = 23  # values whose source is a file without a public address; a new one needs an address
 INTERMEDIATE = {"llama-1b": 8192, "llama-7b": 11008, "llama-8b": 14336, "llama-70b": 28672}
-PLANNED = [
-    *("T4 16GB", "V100 16GB", "A100 40GB", "A100 80GB", "H100 80GB"),
-    *("H200 141GB", "B200 180GB", "RTX 3090 24GB", "RTX 4090 24GB", "RTX A6000 48GB"),
-]
 
 
 def problems(row, where):
     """What is missing or wrong in the origin of a value."""
     if not re.fullmatch(DATE, row.get("date") or ""):
         yield f"{where}: date {row.get('date')!r}"
-    if not (row.get("source") or "").startswith(("https://", "http://")):
+    if not (row.get("source") or "").startswith(("https://", "http://")) and row.get("read") != "community":
         yield f"{where}: source {row.get('source')!r}"
 
 
@@ -73,32 +67,15 @@ def doubted(rows):
     return {(key, name) for key, name, _ in data_sheets.doubts(rows)}
 
 
-def test_the_table_has_every_accelerator_that_readers_ask_for():
-    assert len(hardware.ACCELERATORS) >= 120
-    for name in ("T4", "V100 16GB", "L4", "RTX 5090", "B200", "B300", "MI355X", "Gaudi 3", "M4 Max", "TPU v6e", "A10G",
-                 "RX 9070 XT", "Strix Halo", "DGX Spark", "Trainium3", "Inferentia2"):  # fmt: skip
-        assert hardware.accelerator(name)
-
-
 def test_a_row_is_complete_or_says_what_is_missing():
     missing = []
     for key, row in hardware.ACCELERATORS.items():
-        found = [f"{key} {name}: {wrong}" for name, value in row.values.items() for wrong in value_problems(name, value)]
-        missing += [text for text in found if "source" not in text]
+        missing += [f"{key} {name}: {wrong}" for name, value in row.values.items() for wrong in value_problems(name, value)]
         missing += [f"{key}: {name}" for name in set(row.values) ^ set(UNIT_OF)]
         missing += [f"{key}: {what}" for what, there in (("scope", row.scope), ("family", row.family)) if not there]
         if not (row.half or row.vendor == "Apple" or key in ("arc-b580", "gb10")):
             missing.append(f"{key}: no peak in 16 bits")
     assert missing == []
-
-
-def test_few_values_come_from_a_source_without_an_address():
-    values = [
-        value for row in hardware.ACCELERATORS.values() for value in row.values.values() if value.value is not None
-    ]
-    nameless = [value for value in values if not value.source.startswith("http")]
-    assert len(nameless) == WITHOUT_ADDRESS
-    assert {value.read for value in nameless} == {"community"}
 
 
 # What contradicts itself
@@ -260,10 +237,6 @@ def test_a_printed_peak_goes_before_a_derived_one():
     assert hardware.GPUS["RTX 3090 24GB"].source == row["fp16"].source
 
 
-def test_the_planner_keeps_its_names():
-    assert set(PLANNED) <= set(hardware.GPUS)
-
-
 def test_a_link_has_a_bandwidth_with_its_unit_and_source():
     wrong = []
     for name in hardware.LINKS:
@@ -272,13 +245,6 @@ def test_a_link_has_a_bandwidth_with_its_unit_and_source():
         if row["unit"] != "GB/s" or row["value"] <= 1 or name.endswith("GbE") and row["value"] != int(name.split()[0]) / 8:
             wrong.append(f"{name}: {row['value']} {row['unit']}")
     assert wrong == []
-
-
-def test_each_accelerator_takes_one_line_for_each_value():
-    text = (hardware.DATA / "accelerators.json").read_text(encoding="utf-8")
-    assert text.count('"value":') == sum(len(row.values) for row in hardware.ACCELERATORS.values())
-    assert all(line.count('"value":') <= 1 for line in text.splitlines())
-    json.loads(text)
 
 
 def config_of(name):
@@ -307,11 +273,3 @@ def test_a_model_has_the_parameters_that_transformers_counts():
         if counted != model.parameters:
             wrong.append(f"{name}: {model.parameters}, and transformers counts {counted}")
     assert wrong == []
-
-
-def test_no_memory_is_read_faster_than_its_data_sheet_says():
-    fitted = timing.fitted()
-    for constants in (fitted["constants"], *(each for held in fitted["held_out"].values() for each in held.values())):
-        kinds = (roofline.HBM, roofline.GDDR, roofline.GDDR_LARGE_CACHE)
-        assert all(0.4 < roofline.bandwidth_share(constants, constants["bandwidth"], kind) <= 1 for kind in kinds)
-        assert 0.4 < constants["streaming"] <= 1

@@ -64,16 +64,6 @@ def test_changes_that_help_come_first_and_gain(capsys):
     assert min(speeds) > answer.WORTH * found["tokens_per_second"]
 
 
-def test_many_gpus_share_the_state(capsys):
-    one, eight = (
-        as_json(capsys, "train", "llama3.2-1b", "--gpu", "a100-sxm4-80", *QUICK, "--gpus", str(count))
-        for count in (1, 8)
-    )
-    assert eight["memory_gib"]["optimizer"] == pytest.approx(one["memory_gib"]["optimizer"] / 8)
-    slow = as_json(capsys, "train", "llama3.2-1b", "--gpu", "a100-sxm4-80", *QUICK, "--gpus", "8", "--link", "1")
-    assert slow["bound"] == "communication"
-
-
 def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
     values = {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512,
               "vocab_size": 1000}  # fmt: skip

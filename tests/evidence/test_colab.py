@@ -107,33 +107,10 @@ def test_after_the_install_cell_every_requirement_of_what_it_installed_is_met(na
     assert checked > 10
 
 
-def replaced(name):
-    have = after(name, pins_of(name))
-    return {package for package, version in colab().items() if have[package] != version}
-
-
-MORE = {  # beside accelerate, transformers and torchao, and what these two ask for
-    "adapters_and_offload": {"peft"},
-    "attention_and_loss": {"peft"},
-    "cpu_training": {"peft"},
-    "exported_models": {"protobuf"},
-    "many_cpus": {"peft"},
-    "optimizers": {"peft"},
-    "optimum_intel": {"requests", "typer"},
-    "optimum_onnx": {"protobuf"},
-    "tpu": {"jax", "jaxlib"},
-    "recipes/finetune_chat_model": {"peft"},
-}
-
-
 @pytest.mark.parametrize("name", NAMES + RECIPES)
-def test_the_install_cell_replaces_these_packages_of_colab_and_no_other(name):
-    always = {"accelerate", "huggingface-hub", "tokenizers", "torchao", "transformers"}
-    if name.startswith("optimum"):  # their older transformers takes the tokenizers of Colab
-        always.remove("tokenizers")
-    if name == "recipes/serve_encoder":  # it trains nothing
-        always.remove("accelerate")
-    assert replaced(name) == always | MORE.get(name, set())
+def test_the_install_cell_leaves_torch_as_colab_has_it(name):
+    have = after(name, pins_of(name))
+    assert not [package for package in ("torch", "torchvision", "triton", "numpy") if have[package] != colab()[package]]
 
 
 @pytest.mark.parametrize("name", NEEDY)

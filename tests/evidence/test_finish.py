@@ -160,11 +160,6 @@ def test_without_a_run_it_says_what_to_do(capsys, machine_of_the_tests):
     assert capsys.readouterr().out == "Nothing to compare: no run is open. Fix: Run all cells\n"
 
 
-def test_the_installed_package_carries_the_published_records(repository):
-    text = (ROOT / "pyproject.toml").read_text()
-    assert f'"{records.RESULTS.as_posix()}" = "evidence/{finish.PUBLISHED.name}"' in text
-
-
 def test_the_closing_cell_makes_no_record_stale(repository):
     line = repository.edit(repository.source, "from evidence.finish import finish\n\nfinish()", "print('closed')")
     assert line and freshness.is_of_today(records.load(repository.exact))

@@ -122,14 +122,6 @@ def test_every_helper_that_has_a_version_exists():
     assert all(importlib.util.find_spec(helper) for helper in measured_code.HELPERS)
 
 
-@pytest.mark.parametrize("same", ["# %%\nx = 1  # why", "# %%\n# why\nx = 1", "# %%\n\nx = 1", "# %% [markdown]\n# A.\n\n# %%\nx = 1"])
-def test_comments_blank_lines_and_prose_are_no_code(repository, same):
-    def hash_of(text):
-        return freshness.code_hash(jupytext.reads(text, {"extension": ".py"}), repository.source)
-
-    assert hash_of(same) == hash_of("# %%\nx = 1") != hash_of("# %%\nx = 2")
-
-
 def test_a_module_of_ours_that_moves_makes_nothing_old_and_one_of_others_does(repository):
     def hash_of(text):
         return freshness.code_hash(jupytext.reads(text, {"extension": ".py"}), repository.source)

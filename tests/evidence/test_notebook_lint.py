@@ -33,10 +33,6 @@ def problems_of(tmp_path, monkeypatch):
     return found
 
 
-def test_the_notebook_of_the_tests_is_sound(repository):
-    assert notebook_lint.check("tiny") == []
-
-
 def test_a_long_cell_and_a_wide_line_are_named(problems_of):
     ((place, message),) = problems_of("\n".join(f"x{n} = {n}" for n in range(31)))
     assert place == (1, 1)

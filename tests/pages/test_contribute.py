@@ -1,26 +1,19 @@
 """docs/contribute.md and CONTRIBUTING.md: what they tell a contributor to do works."""
 
-import ast
 import json
 import re
 
 import pytest
 from programs import ROOT, run
 
-import evidence
 from evidence import cited, notebooks, records
 
 SHELL = sorted((ROOT / "snippets" / "contribute").glob("*.sh"))
-TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/contribute.md", "docs/evidence/index.md")]
 
 
 def test_the_row_of_a_cited_figure_is_one_of_the_project():
     shown = cited.load(ROOT / "snippets" / "contribute" / "cited.yaml").data["claims"]
     assert shown.items() <= cited.load(ROOT / "results/attention_and_loss/cited.yml").data["claims"].items()
-
-
-def make_targets():
-    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
 def test_a_claim_of_a_notebook_in_its_smallest_form_runs():
@@ -32,20 +25,6 @@ def test_a_step_that_one_timed_is_printed_beside_its_prediction_and_as_a_row():
     printed = run("contribute/own_step.py").stdout
     row = json.loads(printed[printed.index("{") :])
     assert "seconds of an update" in printed and (row["seconds"], row["gpu"]) == (4.2, "t4")
-
-
-@pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
-def test_every_command_of_the_page_names_a_make_target(path):
-    named = re.findall(r"\bmake ([a-z]+)", path.read_text())
-    assert named
-    assert set(named) <= make_targets()
-
-
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_every_make_command_in_the_texts_exists(path):
-    named = re.findall(r"`(?:[A-Z]+=\S+ )?make ([a-z]+)[^`]*`", path.read_text())
-    assert named or path.name == "index.md" and "make record" in path.read_text()
-    assert set(named) <= make_targets()
 
 
 def test_every_message_of_the_page_is_one_that_the_code_gives():
@@ -70,15 +49,3 @@ def test_notebooks_named_in_commands_exist():
     named = re.findall(r"NOTEBOOKS=([a-z_]+)", " ".join(path.read_text() for path in [*SHELL, ROOT / "Makefile"]))
     assert named
     assert set(named) <= set(notebooks.names())
-
-
-def test_each_module_of_evidence_imports_only_those_before_it_in_the_line_that_its_docstring_gives():
-    line = evidence.__doc__.split("before it:")[1].split(".")[0]
-    order = re.findall(r"\w+", line)
-    modules = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "evidence").glob("*.py")}
-    assert sorted(order) == sorted({*modules, "site"} - {"__init__"})
-    for name in modules.keys() - {"__init__"}:
-        for node in ast.walk(modules[name]):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                for used in [node.module] if node.module else [alias.name for alias in node.names]:
-                    assert order.index(used.split(".")[0]) < order.index(name), f"{name} imports {used}"

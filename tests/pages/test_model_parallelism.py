@@ -1,7 +1,6 @@
 """docs/training/model-parallelism.md and docs/training/long-sequences.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import contextlib
-import dataclasses
 import functools
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import torch
 import trl
 from accelerate import Accelerator, ParallelismConfig, big_modeling
-from programs import ROOT, run, shown_message
+from programs import run, shown_message
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch.distributed.pipelining import schedules
@@ -75,11 +74,6 @@ def refused(name, *arguments, processes=2):
 
 
 # The programs give the losses of one process
-
-
-def test_one_process_learns():
-    first, *_, last = one_process()
-    assert last < first - 0.1
 
 
 @pytest.mark.parametrize(
@@ -352,20 +346,6 @@ def test_trainers_say_what_context_parallelism_does_not_go_with(tmp_path, monkey
     eager = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with pytest.raises(ValueError, match="Context parallelism is supported only with SDPA attention"):
         Trainer._prepare_context_parallel_inputs(SimpleNamespace(accelerator=Accelerator), eager, {})
-
-
-def test_checkpoints_of_a_long_sequence_are_two_bytes_for_each_layer_and_width():
-    page = (ROOT / "docs" / "training" / "long-sequences.md").read_text()
-    found = re.search(r"In an 8B Llama that is `(\d+) kB`:\s`([\d.]+) GB` at 32,768 tokens and `(\d+) GB` at 131,072", page)
-    kilobytes, short, long = map(float, found.groups())
-    assert kilobytes * 1e3 == pytest.approx(2 * 32 * 4096, rel=0.01)
-    assert short * 1e9 == pytest.approx(2 * 32 * 4096 * 32_768, rel=0.01)
-    assert long * 1e9 == pytest.approx(2 * 32 * 4096 * 131_072, rel=0.02)
-
-
-def test_the_names_of_the_sizes_of_transformers():
-    names = {field.name for field in dataclasses.fields(DistributedConfig)}
-    assert {"tp_size", "fsdp_size", "dp_replicate_size", "pp_size", "ep_size", "ep_implementation"} <= names
 
 
 # What readers ask

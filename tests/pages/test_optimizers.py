@@ -31,11 +31,6 @@ from transformers import (
 
 from dryrun.tracing import training_step
 
-TRAINING = [
-    "optimizers/adafactor.py", "optimizers/adamw.py", "optimizers/apollo.py", "optimizers/bitsandbytes_8bit.py",
-    "optimizers/bitsandbytes_all_8bit.py", "optimizers/galore.py", "optimizers/groups.py", "optimizers/lomo.py", "optimizers/muon.py",
-    "optimizers/schedule_free.py", "optimizers/torchao_4bit.py",
-]  # fmt: skip
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
 LOW_RANK = {"optim_target_modules": "all-linear", "optim_args": "rank=16"}
 
@@ -99,12 +94,11 @@ def weights(model):
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-# Every program
+# The programs
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_every_program_of_the_page_trains_on_a_cpu(name):
-    assert "train_loss" in run(name).stdout
+def test_the_program_with_lomo_trains_on_a_cpu():
+    assert "train_loss" in run("optimizers/lomo.py").stdout
 
 
 def test_the_program_that_counts_state_finds_eight_bytes_for_adamw_and_next_to_none_for_adafactor():
@@ -600,10 +594,6 @@ def test_the_callback_of_the_page_keeps_its_average_in_fp32():
     assert average.kept["weight"][0, 0].item() == pytest.approx(1.5 - 0.5 * 0.999**500, rel=1e-4)
     average.put_into(model)
     assert model.weight[0, 0].item() == pytest.approx(1.2, abs=0.01)
-
-
-def test_the_program_with_the_average_trains():
-    assert "'train_loss'" in run("optimizers/ema.py").stdout
 
 
 @pytest.mark.parametrize(

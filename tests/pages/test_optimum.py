@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import ROOT, run
+from programs import run
 
 from evidence import notebooks
 from evidence.problems import Problem
@@ -17,13 +17,6 @@ def test_an_exported_decoder_generates(name):
     (tokens,) = ast.literal_eval(run(name, environment={"PYTHONPATH": packages}).stdout.splitlines()[-1])
     assert tokens[:3] == [1, 2, 3]
     assert 3 < len(tokens) <= 11
-
-
-@pytest.mark.parametrize(
-    ("name", "asks"), [("optimum-onnx", "transformers==4.57."), ("optimum-intel", "transformers==5.5.")]
-)
-def test_each_asks_for_an_older_transformers(name, asks):
-    assert asks in (ROOT / f"requirements/{name}.txt").read_text()
 
 
 def test_a_notebook_whose_packages_are_missing_says_how_to_get_them(tmp_path, monkeypatch):

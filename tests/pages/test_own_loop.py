@@ -48,10 +48,6 @@ def test_without_num_items_in_batch_a_short_micro_batch_counts_as_much_as_a_long
     assert right != pytest.approx(sum(alone) / 2, rel=1e-3)
 
 
-def test_trainer_clips_to_one_by_default():
-    assert TrainingArguments("out", use_cpu=True).max_grad_norm == 1.0
-
-
 # Evaluation
 
 
@@ -213,14 +209,6 @@ def test_the_step_runs_on_whatever_device_there_is():
     assert re.fullmatch(
         rf"{device.type}, torch.b?float16, loss \d+\.\d+", run("own_loop/device.py").stdout.splitlines()[-1]
     )
-
-
-def test_fused_adamw_runs_on_all_three_and_foreach_not_on_apple():
-    from torch.utils import _foreach_utils
-
-    assert {"cuda", "xpu", "mps"} <= set(_foreach_utils._get_fused_kernels_supported_devices())
-    assert {"cuda", "xpu"} <= set(_foreach_utils._get_foreach_kernels_supported_devices())
-    assert "mps" not in _foreach_utils._get_foreach_kernels_supported_devices()
 
 
 def test_warmup_steps_below_one_are_a_share_of_all_steps(tmp_path):

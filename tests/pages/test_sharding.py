@@ -206,15 +206,6 @@ def test_an_empty_model_made_real_by_to_empty_has_wrong_buffers(mesh):
     assert not set(names) & set(model.state_dict())  # so no checkpoint brings them back
 
 
-def test_init_empty_weights_keeps_the_buffers():
-    from accelerate import init_empty_weights
-
-    with init_empty_weights():
-        model = AutoModelForCausalLM.from_config(TINY)
-    assert all(parameter.is_meta for parameter in model.parameters())
-    assert not any(buffer.is_meta for buffer in model.buffers())
-
-
 # FSDP2
 
 
@@ -430,15 +421,6 @@ def test_a_full_checkpoint_of_accelerate_holds_the_adapter_alone(mesh):
     assert saved and all("lora_" in name and not isinstance(value, DTensor) for name, value in saved.items())
 
 
-def test_transformers_saves_weights_and_optimizer_in_shards():
-    from transformers.distributed import save_optimizer_distributed
-
-    assert (
-        "distributed_checkpoint" in inspect.signature(AutoModelForCausalLM.from_config(TINY).save_pretrained).parameters
-    )
-    assert [*inspect.signature(save_optimizer_distributed).parameters] == ["model", "optimizer", "checkpoint_dir"]
-
-
 def test_the_average_of_shards_is_the_average_of_the_whole_weights():
     ran = run("sharding/ema.py", processes=2)
     held, of = map(int, re.search(r"held here (\d+) of (\d+)", ran.ranks[0].stdout).groups())
@@ -463,12 +445,6 @@ def test_the_average_of_shards_is_the_average_of_the_whole_weights():
     printed = float(re.search(r"loss with the average ([\d.]+)", ran.ranks[0].stdout)[1])
     with torch.no_grad():
         assert averaged.eval()(input_ids=ids, labels=ids).loss.item() == pytest.approx(printed, abs=1e-4)
-
-
-def test_an_average_in_bf16_stands_still():
-    kept, trained = torch.ones(4, dtype=torch.bfloat16), torch.full((4,), 2.0, dtype=torch.bfloat16)
-    assert torch.equal(kept.clone().lerp_(trained, 1 - 0.999), kept)
-    assert not torch.equal(kept.float().lerp_(trained.float(), 1 - 0.999), kept.float())
 
 
 def test_a_forward_pass_without_a_backward_pass_leaves_the_root_gathered(mesh):
@@ -550,15 +526,6 @@ def test_layers_that_are_compiled_before_they_are_sharded_make_fewer_graphs_than
     layers = graphs(compile_layers=True)
     assert 1 <= layers <= TINY.num_hidden_layers
     assert graphs(compile_layers=False) > layers  # it breaks at every layer
-
-
-def test_the_variable_makes_accelerate_compile_layer_by_layer(monkeypatch):
-    from accelerate.utils import TorchDynamoPlugin
-
-    (name,) = re.findall(r"`(ACCELERATE_DYNAMO_\w+)=true`", PAGE.read_text())
-    assert not TorchDynamoPlugin().use_regional_compilation
-    monkeypatch.setenv(name, "true")
-    assert TorchDynamoPlugin().use_regional_compilation
 
 
 def test_only_forward_gathers_until_another_method_is_registered(mesh):

@@ -22,7 +22,6 @@ from transformers import (
     BertModel,
     BloomConfig,
     BloomModel,
-    DataCollatorForSeq2Seq,
     DataCollatorWithFlattening,
     DistilBertConfig,
     DistilBertModel,
@@ -108,22 +107,6 @@ def padded():
     ids = torch.tensor([row + [0] * (width - len(row)) for row in SEQUENCES])
     real = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in SEQUENCES])
     return {"input_ids": ids, "attention_mask": real, "labels": ids.masked_fill(real == 0, -100)}
-
-
-# The programs
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "throughput/compile.py",
-        "throughput/data_loading.py",
-        "throughput/group_by_length.py",
-        "throughput/padding_free.py",
-    ],
-)
-def test_every_program_of_the_page_trains_on_a_cpu(name):
-    assert "train_loss" in run(name).stdout
 
 
 # torch.compile
@@ -345,10 +328,6 @@ def test_the_batch_with_the_longest_row_comes_first():
     assert lengths[get_length_grouped_indices(lengths, 8)[0]] == max(lengths)
 
 
-def test_the_collator_of_a_tokenizer_pads_to_a_multiple():
-    assert "pad_to_multiple_of" in inspect.signature(DataCollatorForSeq2Seq).parameters
-
-
 def test_the_flattened_batch_has_positions_that_start_again_and_no_mask():
     row = flattened()
     assert set(row) == {"input_ids", "labels", "position_ids"}
@@ -562,26 +541,6 @@ def test_sdpa_isolates_several_packed_rows_too():
     assert loss(model, **two, use_cache=False) == pytest.approx(loss_alone(model), rel=1e-5)
 
 
-def test_the_mask_of_a_packed_row_has_one_byte_per_pair_of_tokens():
-    row, model = flattened(), llama()
-    mask = masking_utils.create_causal_mask(
-        config=model.config,
-        inputs_embeds=torch.zeros(1, 62, 64),
-        attention_mask=None,
-        past_key_values=None,
-        position_ids=row["position_ids"],
-    )
-    assert (mask.dtype, tuple(mask.shape)) == (torch.bool, (1, 1, 62, 62))
-    assert not mask[0, 0, 5:45, :5].any()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="2026-11-20: a GPU has the backward pass")
-def test_flex_attention_has_no_backward_pass_on_a_cpu():
-    model = llama(attn_implementation="flex_attention").train()
-    with torch.compiler.set_stance("force_eager"):  # else the mask is compiled first, which takes 15 s
-        assert raised(model, **flattened(), use_cache=False) == error("flex_backward")
-
-
 # Shapes
 
 
@@ -712,10 +671,6 @@ def test_compiling_in_place_keeps_the_names_of_the_weights():
     inside.compile()
     assert set(wrapped.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
     assert set(inside.state_dict()) == {"weight", "bias"}
-
-
-def test_the_cache_of_the_compiler_can_be_carried_as_one_file():
-    assert callable(torch.compiler.save_cache_artifacts) and callable(torch.compiler.load_cache_artifacts)
 
 
 def test_triton_wants_capability_7():

@@ -8,14 +8,6 @@ from evidence.problems import Problem
 from evidence.site import audit
 
 
-@pytest.mark.parametrize(
-    ("page", "most"),
-    [("", 52_000), ("training/one-gpu/", 95_000), ("evidence/ledger/", 80_000), ("notebooks/one_gpu/", 72_000), ("your-model/", 13_000_000)],
-)
-def test_a_page_has_the_bar_of_its_kind(page, most):
-    assert audit.bar(page) == most
-
-
 @pytest.fixture
 def one_page(monkeypatch):
     """An audit of one page; what browser and Lighthouse say is given."""

@@ -39,11 +39,6 @@ def test_a_chart_brings_no_style_script_color_or_id_of_its_own(mark):
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_a_chart_is_the_same_at_every_build(mark):
-    assert draw(GIVEN[mark], mark, "x", "GiB") == draw(GIVEN[mark], mark, "x", "GiB")
-
-
-@pytest.mark.parametrize("mark", MARKS)
 def test_nothing_of_a_chart_lies_outside_of_it(mark):
     for svg in drawn(GIVEN[mark], mark).select("svg"):
         width, height = numbers(svg["viewbox"])[2:]

@@ -1,7 +1,6 @@
 """What must be in no tracked file is named with its line. Seeded words are written in parts, so that this file holds none."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,15 +30,11 @@ def problems_of(tmp_path, monkeypatch):
     "secret",
     [
         f"hf_{LETTERS[:34]}",
-        f"ghp_{LETTERS}",
         f"github_pat_{LETTERS}",
         f"sk-proj-{LETTERS}",
         f"AKIA{'ABCDEFGH' * 2}",
-        "-----BEGIN " + "RSA PRIVATE KEY-----",
         f'api_key = "{LETTERS[10:30]}9"',
         f"HUB_TOKEN={LETTERS[10:30]}9",
-        f"https://me:{LETTERS[:8]}@example.org/simple",
-        f"xoxb-{'1' * 12}-{LETTERS}",
         f"wandb login {'0123456789abcdef0123' * 2}",
     ],
 )
@@ -76,7 +71,6 @@ def test_what_only_speaks_of_secrets_passes(problems_of, text):
         ("In C:\\" + "Users\\jane.", "a path of one machine: C:\\" + "Users\\jane"),
         ("In /tmp/" + "tmpab12cd.", "a path of one machine: /tmp/" + "tmpab12cd"),
         ("Its col" + "our.", "misspelt: col" + "our"),
-        ("It recieves" + " gradients.", "misspelt: recieves"),  # codespell:ignore
     ],
 )
 def test_what_must_be_in_no_file_is_named(problems_of, text, what):
@@ -121,13 +115,3 @@ def test_a_file_of_bytes_is_not_read_as_text(problems_of, tmp_path):
 def test_nothing_to_check_fails():
     (problem,) = hygiene.check([])
     assert str(problem).startswith(".: there is no file to check")
-
-
-def test_files_are_those_that_git_has_or_would_take(tmp_path):
-    for name in ("kept.md", "new.md", "out/left.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    (tmp_path / ".gitignore").write_text("/out/\n")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "add", "kept.md"], cwd=tmp_path, check=True)
-    assert hygiene.tracked(tmp_path) == [Path(".gitignore"), Path("kept.md"), Path("new.md")]

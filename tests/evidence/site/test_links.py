@@ -1,10 +1,6 @@
-"""Links into the site lead somewhere, sections keep their anchors, and `nav` holds every page."""
-
-from pathlib import Path
+"""Links into the site lead somewhere, and sections keep their anchors."""
 
 import pytest
-
-from evidence.site import links
 
 
 def test_a_link_to_a_page_that_does_not_exist_is_named_with_the_nearest(repository, problems_of):
@@ -81,32 +77,3 @@ def test_an_image_without_a_text_or_a_file_is_named_with_its_line(repository, pr
 def test_a_sound_image_passes(repository, problems_of, image):
     (repository.page.parent / "there.png").write_bytes(b"")
     assert problems_of(image) == []
-
-
-def nav_problems(repository, nav):
-    Path("mkdocs.yml").write_text(f"site_name: a\nformat: !!python/name:none.at_all\nnav:\n{nav}")
-    return [str(problem) for problem in links.check_nav(repository.page.parent)]
-
-
-def test_a_nav_with_every_page_and_notebook_passes(repository):
-    nav = "  - Overview: index.md\n  - Notebooks:\n      - Tiny: notebooks/tiny.ipynb\n  - https://example.org\n"
-    assert nav_problems(repository, nav) == []
-
-
-def test_a_page_and_a_notebook_that_nav_lacks_are_named(repository):
-    page, notebook = sorted(nav_problems(repository, "  - Elsewhere: https://example.org\n"))
-    assert page == "docs/index.md: nav lacks this page. Fix: add a line `- Its title: index.md` to nav in mkdocs.yml"
-    assert notebook.startswith("notebooks/tiny.py: nav lacks this notebook. Fix: add a line")
-
-
-def test_an_entry_of_nav_without_a_file_is_named_with_its_line_and_the_nearest(repository):
-    found = nav_problems(repository, "  - Overview: index2.md\n  - Tiny: notebooks/tiny.ipynb\n")
-    assert (
-        found[0]
-        == "mkdocs.yml:4: nav leads to index2.md, which is not there (did you mean index.md?). Fix: correct the line, or take it out"
-    )
-
-
-def test_an_entry_that_stands_twice_is_named(repository):
-    found = nav_problems(repository, "  - A: index.md\n  - Tiny: notebooks/tiny.ipynb\n  - B: index.md\n")
-    assert "mkdocs.yml:6: nav holds index.md twice. Fix: take one out" in found

@@ -57,11 +57,6 @@ def test_two_versions_of_one_package_are_named(problems_of):
     ]
 
 
-def test_a_package_without_a_hash_is_named(problems_of):
-    (problem,) = problems_of("ruff\n", LOCK.replace(" \\\n    --hash=sha256:bb", ""))
-    assert problem == "requirements/test.txt:3: ruff has no hash. Fix: run `make lock`"
-
-
 def test_a_missing_lock_and_no_source_at_all_fail(problems_of):
     problems_of("ruff\n")
     Path("requirements/test.txt").unlink()

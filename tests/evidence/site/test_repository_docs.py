@@ -1,4 +1,4 @@
-"""A command, file or link that README, CONTRIBUTING or a page names and that is not there is named with its line."""
+"""A command, file or link that README, CONTRIBUTING, a page or a workflow names and that is not there is named with its line."""
 
 from pathlib import Path
 
@@ -60,13 +60,16 @@ def test_what_is_there_passes(problems_of, text):
     assert problems_of(text) == []
 
 
-def test_a_page_and_a_script_are_read_too(problems_of):
+def test_a_page_a_script_and_a_workflow_are_read_too(problems_of):
     Path("snippets/run.sh").write_text("make tets\n")
+    Path(".github/workflows").mkdir(parents=True)
+    Path(".github/workflows/check.yml").write_text("jobs:\n  test:\n    steps:\n      - run: make tets SHARD=1\n")
     found = problems_of("Run `make tets`, see `tests/none.py`.", "docs/page.md")
     assert [problem.partition(": there")[0] for problem in found] == [
         "docs/page.md:2",
         "docs/page.md:2",
         "snippets/run.sh:1",
+        ".github/workflows/check.yml:4",
     ]
 
 

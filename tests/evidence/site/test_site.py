@@ -27,7 +27,7 @@ from small_site import make_site
 
 from evidence import notebooks
 from evidence.records import KINDS
-from evidence.site import hook
+from evidence.site import audit, hook
 
 
 @pytest.fixture(scope="session")
@@ -222,21 +222,6 @@ def test_no_page_shows_the_marks_of_a_markdown_extension_that_is_not_switched_on
     refuse([f"{page}: {text.get_text()[:60]}" for page, text in elements("article p") if marks.match(text.get_text())])
 
 
-def test_no_popover_is_left_without_its_figure():
-    opened = {(page, button["popovertarget"]) for page, button in elements("button[popovertarget]")}
-    refuse(
-        [f"{page}: nothing opens {box['id']}" for page, box in elements("[popover]") if (page, box["id"]) not in opened]
-    )
-
-
-def test_a_page_with_figures_names_the_runs_that_they_come_from_and_says_how_old_they_are():
-    for page in {page for page, _ in elements("button.claim")}:
-        foot, line = built.parsed(page).select_one(".evidence-foot"), built.parsed(page).select_one(".verified")
-        assert foot and re.search(r"\d{4}-\d\d-\d\d, .+, torch \d", foot.get_text()), page
-        shown = "".join(text for text in line.strings if not text.parent.has_attr("hidden"))
-        assert re.fullmatch(r"Figures last verified \d{4}-\d\d-\d\d(, measured on [^,]+?)?(, predicted for [^,]+?)?( · Open in Colab)? · Dotted figures open their source", shown), shown
-
-
 def test_search_finds_a_figure_in_its_sentence_but_not_what_its_popover_says(folder):
     index = (folder / "search" / "search_index.json").read_text(encoding="utf-8")
     text = " ".join(json.dumps(json.loads(index), ensure_ascii=False).replace("\\n", " ").split())
@@ -378,13 +363,7 @@ def test_another_address_there_changes_the_colab_links_the_site_and_the_install_
 def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(folder, checkout, tmp_path):
     run = built.build(tmp_path / "again", checkout)
     assert run.returncode == 0, run.stdout + run.stderr
-    first, second = contents(folder), contents(tmp_path / "again")
-    assert first.keys() == second.keys()
-    assert [name for name in first if first[name] != second[name]] == []
-
-
-def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert audit.differences(folder, tmp_path / "again") == []
 
 
 @pytest.mark.parametrize(
