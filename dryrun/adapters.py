@@ -96,8 +96,10 @@ class Adapter(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.base(x)
         # Beside 16-bit weights peft casts to its adapters' fp32 and autocast back; beside 4-bit ones it leaves the input to autocast.
-        twice = torch.is_autocast_enabled("cpu") and isinstance(self.base, nn.Linear)
-        low = x.float() if twice else x.to(self.a.dtype)
+        if not torch.is_autocast_enabled("cpu"):
+            low = x.to(self.a.dtype)
+        else:
+            low = x.float() if isinstance(self.base, nn.Linear) else x
         beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
         return out + (beside * 2.0).to(out.dtype)
 
@@ -122,7 +124,9 @@ class ParameterAdapter(nn.Module):
             return torch.baddbmm(weight, b, a, alpha=2.0)
 
 
-def apply(model: PreTrainedModel, rank: int, described: str | None, *, four_bit: bool = False, dtype: torch.dtype | None = None) -> int:
+def apply(
+    model: PreTrainedModel, rank: int, described: str | None, *, four_bit: bool = False, dtype: torch.dtype | None = None, experts: bool = True
+) -> int:
     """Freezes the model and puts adapters of this rank beside the described layers. Returns how many it put."""
     wanted = targets(described)
     model.requires_grad_(False)
@@ -138,7 +142,7 @@ def apply(model: PreTrainedModel, rank: int, described: str | None, *, four_bit:
             count += 1
         if base is not module:
             _replace(model, name, base)
-    if "all" in str(described or "all linear") and model.config.model_type in EXPERTS_TOO:
+    if experts and set(EVERY) <= set(wanted) and model.config.model_type in EXPERTS_TOO:
         count += _beside_experts(model, rank, dtype)
     if not count:
         raise ValueError(

@@ -190,7 +190,7 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
 def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     workload, setting = now.workload, now.setting
     mixed = setting.state == "fp32" or workload.autocast and not workload.rank  # of all weights: adapters leave them in 16 bits
-    under = replace(workload, weights="bfloat16", autocast="") if mixed or of_peft(workload) else workload
+    under = replace(workload, weights="bfloat16" if mixed else workload.weights, autocast="") if mixed or of_peft(workload) else workload
     in_bf16 = " --dtype bf16" if mixed else ""
     adapted = replace(setting, state=FP32_ADAPTERS if under.weights != "float32" else "", reference=False)
     if not workload.compiled:
@@ -215,9 +215,9 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
         yield "LoRA", f"--lora 16{in_bf16}", replace(under, rank=16, targets="all linear", autocast=autocast), adapted
     if not workload.four_bit and setting.gpus == 1:
         small = replace(under, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
-        yield "QLoRA with checkpointing", f"--qlora 16 --checkpointing{in_bf16}", small, adapted
+        yield "QLoRA with checkpointing", f"--qlora {small.rank} --checkpointing{in_bf16}", small, adapted
         if not now.fits and not workload.fused_loss:  # what needs least
-            yield "QLoRA with checkpointing and a fused cross entropy", f"--qlora 16 --checkpointing --fused-loss{in_bf16}", replace(small, fused_loss=True), adapted
+            yield "QLoRA with checkpointing and a fused cross entropy", f"--qlora {small.rank} --checkpointing --fused-loss{in_bf16}", replace(small, fused_loss=True), adapted
     if not workload.rank and setting.optimizer == "adamw" and not now.fits:  # 16-bit weights and their 8-bit states: the least of full training
         least = "bf16 weights and AdamW in 8 bits" if mixed else "AdamW in 8 bits"
         yield least, f"{in_bf16} --optimizer adamw_8bit".strip(), under, replace(setting, optimizer="adamw_8bit", state="" if mixed else setting.state, precision="bf16")

@@ -138,8 +138,8 @@ class Job:
     - `batch`: sequences of a GPU in a micro-batch, of `length` tokens each; `accumulation`: micro-batches of a step
     - `precision`: of weights, gradients and optimizer state, "bf16", "fp16" or "fp32"; or "mixed" for fp32 weights that are
       computed with in bf16
-    - `method`: "full"; "lora" for 16-bit weights that stay and adapters of `rank` on every linear layer; "qlora" for the same on
-      weights in 4 bits
+    - `method`: "full"; "lora" for 16-bit weights that stay and adapters of `rank` on every linear layer, in mixtures that peft
+      knows on experts and router too; "qlora" for the same with the linear layers in 4 bits
     - `checkpointing`: the activations of every layer are computed again in the backward pass
     - `optimizer`: "adamw" is the fused one of PyTorch, "adamw_8bit" that of bitsandbytes, "adafactor" that of transformers, "muon"
       PyTorch's, on the matrices of layers, with AdamW on the rest; `dryrun.optimizers` has all

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .roofline import BEFORE_AMPERE, processor
+from .setting import FP32_ADAPTERS
 from .strategies import Strategy, strategy
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ def file_of(option: Option) -> str | None:
         "distributed_type": _type(chosen),
         "num_machines": setting.nodes,
         "num_processes": setting.gpus,
-        # Under FSDP2 bf16 makes fp32 copies of all weights: it is right where the plan counts them.
-        "mixed_precision": "bf16" if chosen.deepspeed or _mixed(option) else '"no"',
+        # Under FSDP2 it makes fp32 copies of all trained weights: it is right where the plan counts them.
+        "mixed_precision": _half(option) if chosen.deepspeed or _mixed(option) else '"no"',
     }
     if setting.nodes > 1:
         lines |= {
@@ -46,7 +48,11 @@ def command(option: Option) -> str:
 
 
 def _mixed(option: Option) -> bool:
-    return option.setting.state == "fp32" or bool(option.workload.autocast)
+    return option.setting.state in ("fp32", FP32_ADAPTERS) or bool(option.workload.autocast)
+
+
+def _half(option: Option) -> str:
+    return "fp16" if processor(option.setting.gpu).architecture in BEFORE_AMPERE else "bf16"
 
 
 def _type(chosen: Strategy) -> str:

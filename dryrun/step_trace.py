@@ -213,7 +213,7 @@ def _step(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | No
 def _forward(workload: Workload, model: PreTrainedModel, autocast: torch.dtype | None, found: Recorded) -> None:
     model.eval()
     if workload.four_bit:
-        adapters.apply(model, workload.rank, workload.targets, four_bit=True)
+        adapters.apply(model, workload.rank, workload.targets, four_bit=True, experts=False)  # of a reference, whose adapters are off
     batch = inputs(workload, model)
     batch.pop("labels", None)
     for name in ("start_positions", "end_positions"):

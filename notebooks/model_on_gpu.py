@@ -95,7 +95,7 @@ IN_TABLE = ("rtx-4090", "t4", "rtx-3090", "rtx-5090", "l4", "a10g", "l40s", "a10
             "h200-sxm")
 SMALL = dict(checkpointing=1, fused_loss=True)
 LORA = SMALL | dict(rank=16, targets="all linear")
-METHODS = {"full": SMALL | dict(weights="float32", autocast="bfloat16"), "LoRA": LORA,
+METHODS = {"full": SMALL | dict(weights="float32", autocast="bfloat16"), "LoRA": LORA | dict(autocast="bfloat16"),
            "QLoRA": LORA | dict(four_bit=True)}
 
 # %% [markdown]
@@ -106,7 +106,8 @@ METHODS = {"full": SMALL | dict(weights="float32", autocast="bfloat16"), "LoRA":
 def step(model, method, gpu):
     half = half_precision(gpu)
     precision = f"amp_{half}" if "autocast" in METHODS[method] else half
-    return answer(Workload(model, 1, 4096, **METHODS[method]), Setting(gpu=gpu, precision=precision))
+    state = FP32_ADAPTERS if "rank" in METHODS[method] else ""
+    return answer(Workload(model, 1, 4096, **METHODS[method]), Setting(gpu=gpu, precision=precision, state=state))
 
 
 def training(model, gpu):

@@ -63,7 +63,7 @@ import matplotlib.pyplot as plt
 from dryrun.answer import answer, usable
 from dryrun.hardware import accelerator
 from dryrun.timing import generation
-from dryrun.setting import Setting
+from dryrun.setting import FP32_ADAPTERS, Setting
 from dryrun.traces import traced
 from dryrun.workload import Workload
 from evidence import plots
@@ -95,8 +95,8 @@ GiB, MODEL = 2**30, "llama3-8b"
 SMALL = dict(checkpointing=1, fused_loss=True)
 LORA = SMALL | dict(rank=16, targets="all linear")
 MIXED = dict(weights="float32", autocast="bfloat16")
-WAYS = {"full, fp32": SMALL | MIXED, "full, bf16": SMALL, "LoRA, fp32": LORA | MIXED, "LoRA, bf16": LORA,
-        "QLoRA": LORA | dict(four_bit=True)}
+WAYS = {"full, fp32": SMALL | MIXED, "full, bf16": SMALL, "LoRA, fp32": LORA | MIXED,
+        "LoRA, bf16": LORA | dict(autocast="bfloat16"), "QLoRA": LORA | dict(four_bit=True)}
 # Sequences of a micro-batch, tokens of each, micro-batches of an update.
 MICRO = {"SFT": (1, 2048, 16), "DPO": (2, 2048, 16), "GRPO": (8, 1024, 8)}
 
@@ -104,8 +104,9 @@ MICRO = {"SFT": (1, 2048, 16), "DPO": (2, 2048, 16), "GRPO": (8, 1024, 8)}
 def step(method, way, gpu="h100-sxm5"):
     sequences, tokens, micro_batches = MICRO[method]
     precision = "amp_bf16" if way.endswith("fp32") else "bf16"
+    state = FP32_ADAPTERS if way == "LoRA, bf16" else ""
     return answer(Workload(MODEL, sequences, tokens, **WAYS[way]),
-                  Setting(gpu=gpu, precision=precision, accumulation=micro_batches))
+                  Setting(gpu=gpu, precision=precision, accumulation=micro_batches, state=state))
 
 
 needed = {(method, way): step(method, way).needed.expected / GiB for method in MICRO for way in WAYS}
@@ -175,7 +176,8 @@ BATCH = 64
 def update(gpu, answer_tokens, batch=BATCH):
     """(seconds of writing, seconds of learning) of one update, each with low and high."""
     writing = generation(MODEL, PROMPT, answer_tokens, gpu, batch=batch)
-    learning = answer(Workload(MODEL, 8, PROMPT + answer_tokens, **LORA), Setting(gpu=gpu, precision="bf16"))
+    learning = answer(Workload(MODEL, 8, PROMPT + answer_tokens, **WAYS["LoRA, bf16"]),
+                      Setting(gpu=gpu, precision="bf16", state=FP32_ADAPTERS))
     times = BATCH // batch
     return [{"value": time.seconds * count, "low": time.low * count, "high": time.high * count}
             for time, count in ((writing, times), (learning.prediction, BATCH // 8))], learning

@@ -111,7 +111,7 @@ PLANS = {
     "HSDP": (Cluster("l4", gpus=16, network="100 GbE"), {"use_fsdp": True, "num_machines": 2, "parallelism_config_dp_replicate_size": 2,
                                                          "parallelism_config_dp_shard_size": 8}),
     "ZeRO-2": (Cluster("l4", gpus=2), {"use_deepspeed": True, "zero_stage": 2, "mixed_precision": "bf16"}),
-    "LoRA x FSDP2": (Cluster("l4", gpus=2), {"use_fsdp": True, "mixed_precision": "no"}),
+    "LoRA x FSDP2": (Cluster("l4", gpus=2), {"use_fsdp": True, "mixed_precision": "bf16"}),
     "FSDP2 + offload": (Cluster("l4", gpus=2, host_memory_gb=256), {"use_fsdp": True, "fsdp_offload_params": True}),
 }  # fmt: skip
 
