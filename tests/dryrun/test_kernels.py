@@ -100,6 +100,15 @@ def test_lora_trains_the_adapters_alone_and_skips_gradients_of_frozen_weights():
     assert saved == pytest.approx(2 * TOKENS * (3 * inner + 256 * 1000), rel=0.2)
 
 
+def test_under_autocast_adapters_copy_their_inputs_beside_16_bit_weights_and_not_beside_4_bit_ones():
+    sizes = SIZES % 2
+    held = {
+        (four, autocast): run(Workload(sizes, 2, 64, autocast=autocast, rank=4, targets="all linear", four_bit=four)).memory.peak_by_category["activations"]
+        for four in (False, True) for autocast in ("", "bfloat16")
+    }  # fmt: skip
+    assert held[False, "bfloat16"] > 1.1 * held[False, ""] and held[True, "bfloat16"] < 1.1 * held[True, ""]
+
+
 def test_four_bit_weights_are_expanded_before_each_product():
     lora, qlora = (
         run(Workload(SIZES % 2, 2, 64, rank=4, targets="all linear", four_bit=four)) for four in (False, True)

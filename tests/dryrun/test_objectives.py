@@ -128,9 +128,11 @@ def test_accelerate_reads_the_file_of_a_strategy_as_it_is_meant(strategy, tmp_pa
     assert {name: getattr(arguments, name) for name in meant} == meant
 
 
-def test_mixed_precision_is_that_of_accelerate():
-    (option,) = dryrun.plan(Job("qwen3-0.6b", length=256, precision="mixed"), Cluster("l4", gpus=2), only="FSDP2")
-    assert yaml.safe_load(launch.file_of(option))["mixed_precision"] == "bf16"
+@pytest.mark.parametrize("gpu, half", [("l4", "bf16"), ("t4", "fp16")])
+@pytest.mark.parametrize("strategy", ["FSDP2", "LoRA x DDP", "QLoRA x FSDP2"])
+def test_mixed_precision_is_that_of_accelerate(gpu, half, strategy):
+    (option,) = dryrun.plan(Job("qwen3-0.6b", length=256, precision="mixed"), Cluster(gpu, gpus=2), only=strategy)
+    assert yaml.safe_load(launch.file_of(option))["mixed_precision"] == half
 
 
 def test_the_command_writes_the_file_or_names_the_guide(tmp_path, capsys):
