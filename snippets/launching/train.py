@@ -41,7 +41,7 @@ def join():
     if gpu:
         torch.cuda.set_device(device)  # before the first collective
     if not dist.is_initialized():  # Ray Train has done it
-        dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(minutes=10), device_id=device if gpu else None)
+        dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(minutes=10))
     world = dist.get_world_size()
     if BATCH % world:
         what = f"{BATCH} sequences cannot be dealt out to {world} ranks"
