@@ -188,13 +188,16 @@ class Job:
     def workload(self) -> Workload:
         """What one GPU runs. ValueError where the model has fewer positions than `length`."""
         _positions(self.model, self.length, "length")
-        adapters, half = self.method != "full", DTYPES[self.precision]
+        adapters, weights = self.method != "full", DTYPES[self.precision]
+        autocast = "bfloat16" if self.precision == "mixed" else ""
+        if self.method == "lora" and weights != "float32":  # adapters stay in fp32: see `traces.of_peft`
+            autocast = weights
         return Workload(
             model=self.model.text,
             batch=self.sequences,
             length=self.length,
-            weights=half,
-            autocast="bfloat16" if self.precision == "mixed" else half if self.method == "lora" and half != "float32" else "",
+            weights=weights,
+            autocast=autocast,
             checkpointing=int(self.checkpointing),
             attention="eager" if self.attention == "eager" else "fused",
             compiled=self.compiled,

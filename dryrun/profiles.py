@@ -45,8 +45,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lora": {"rank": RANK, "targets": TARGETS},
     "lora checkpointing": {"rank": RANK, "targets": TARGETS, "checkpointing": 1},
     # Of these two the memory alone: their kernels are those of the two above, see `traces.of_peft`.
-    "lora mixed": {"autocast": "bfloat16", "rank": RANK, "targets": TARGETS},
-    "lora mixed checkpointing": {"autocast": "bfloat16", "rank": RANK, "targets": TARGETS, "checkpointing": 1},
+    "lora autocast": {"autocast": "bfloat16", "rank": RANK, "targets": TARGETS},
+    "lora autocast checkpointing": {"autocast": "bfloat16", "rank": RANK, "targets": TARGETS, "checkpointing": 1},
     "qlora": {"rank": RANK, "targets": TARGETS, "four_bit": True},
     "qlora checkpointing": {"rank": RANK, "targets": TARGETS, "four_bit": True, "checkpointing": 1},
     "forward": {"kind": "forward"},

@@ -42,8 +42,8 @@ def traced(workload: Workload) -> Traced:
 def of_peft(workload: Workload) -> bool:
     """Whether adapters of 32 bits run under autocast beside weights of 16, as peft and Trainer run LoRA.
 
-    Its memory is that of its own trace: each adapter's input is copied, and the copy is kept. Its kernels are those of pure 16 bits:
-    with those of the copies, the LoRA steps of our H100 and H200 were predicted 27 and 22 % too slow, and without 12 and 7 %.
+    Its memory is that of its own trace: each adapter's input is copied, and the copy is kept. Its kernels are those of pure 16 bits: most
+    LoRA steps of our H100 and H200 are predicted too slow as it is, and with the kernels of the copies would be predicted slower still.
     """
     return bool(workload.rank and workload.autocast) and workload.weights != "float32" and not workload.four_bit
 

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from peft import LoraConfig, get_peft_model
+from peft.utils import transformers_weight_conversion
+from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, LlamaForCausalLM, MixtralConfig, Qwen3MoeConfig
 
 from dryrun import adapters, roofline, step_trace, traces, tracing
 from dryrun.fusion import eager, fused
@@ -14,6 +16,7 @@ from dryrun.workload import Workload
 
 SIZES = '{"name": "llama", "hidden": 256, "layers": %d, "heads": 8, "kv_heads": 2, "ffn": 512, "vocab": 1000}'
 TOKENS = 2 * 64
+MIXTURE = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1000)
 
 
 def kernels_of(function):
@@ -107,6 +110,22 @@ def test_under_autocast_adapters_copy_their_inputs_beside_16_bit_weights_and_not
         for four in (False, True) for autocast in ("", "bfloat16")
     }  # fmt: skip
     assert held[False, "bfloat16"] > 1.1 * held[False, ""] and held[True, "bfloat16"] < 1.1 * held[True, ""]
+
+
+def test_all_linear_reaches_experts_in_the_types_of_mixtures_that_peft_converts():
+    converted = {kind for kind, like in transformers_weight_conversion._MODEL_TO_CONVERSION_PATTERN.items()
+                 if like in transformers_weight_conversion._MOE_TARGET_MODULE_MAPPING and kind.islower()}  # fmt: skip
+    assert set(adapters.EXPERTS_TOO) == converted
+
+
+@pytest.mark.parametrize("config", [MixtralConfig(**MIXTURE), Qwen3MoeConfig(**MIXTURE, moe_intermediate_size=32), GptOssConfig(**MIXTURE)], ids=lambda config: config.model_type)
+def test_a_mixture_has_as_many_trained_weights_as_peft_gives_it(config):
+    with torch.device("meta"):
+        theirs, ours = (AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16) for _ in range(2))
+        adapters.apply(ours, 4, "all linear")
+    theirs = get_peft_model(theirs, LoraConfig(r=4, target_modules="all-linear"), low_cpu_mem_usage=True)
+    trained = [sorted(tuple(weight.shape) for weight in model.parameters() if weight.requires_grad) for model in (theirs, ours)]
+    assert trained[0] == trained[1]
 
 
 def test_four_bit_weights_are_expanded_before_each_product():

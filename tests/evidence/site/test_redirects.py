@@ -14,6 +14,32 @@ from evidence.site import redirects
 from evidence.site.browser import Host
 
 OLD = redirects.load(ROOT / "redirects.yml")
+PROMISED = [
+    "performance",
+    "perf_train_gpu_one",
+    "perf_train_gpu_many",
+    "perf_train_cpu",
+    "perf_train_cpu_many",
+    "perf_train_tpu_tf",
+    "perf_train_special",
+    "perf_hardware",
+    "hpo_train",
+    "perf_infer_cpu",
+    "perf_infer_gpu_one",
+    "perf_infer_gpu_many",
+    "perf_infer_gpu_multi",
+    "llm_optims",
+    "llm_tutorial_optimization",
+    "tf_xla",
+    "big_models",
+    "debugging",
+    "model_memory_anatomy",
+    "perf_torch_compile",
+]
+
+
+def test_every_page_that_this_site_succeeds_has_a_line():
+    assert [old for old in PROMISED if old not in OLD] == []
 
 
 @cache
