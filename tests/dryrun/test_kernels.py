@@ -4,7 +4,14 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.utils import transformers_weight_conversion
-from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, LlamaForCausalLM, MixtralConfig, Qwen3MoeConfig
+from transformers import (
+    AutoModelForCausalLM,
+    GptOssConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    Qwen3MoeConfig,
+)
 
 from dryrun import adapters, roofline, step_trace, traces, tracing
 from dryrun.fusion import eager, fused
