@@ -207,7 +207,7 @@
   const state = found => found.fits ? "fits" : /may/.test(found.verdict) ? "maybe" : "no"
   const notes = found => [
     refused.length && `Not a choice of this page, so the first one was taken: ${refused.join(", ")}.`,
-    found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took far longer and more memory than this band says."],
+    found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took longer than this band says."],
     is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
     found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
     much().length && state(found) === "no" && "Hours and cost are told where it fits.",

@@ -217,9 +217,9 @@ def wrong_with(page, popover):
         yield from [f"does not say {words!r}" for words in wanted if words not in text]
 
 
-def test_no_page_shows_the_marks_of_a_markdown_extension_that_is_not_switched_on():
-    marks = re.compile(r'^(=== "|!!! |\?\?\?\+? |::: |--8<--)')
-    refuse([f"{page}: {text.get_text()[:60]}" for page, text in elements("article p") if marks.match(text.get_text())])
+def test_no_page_shows_the_marks_of_a_list_or_of_a_markdown_extension_that_is_not_switched_on():
+    marks = re.compile(r'^(=== "|!!! |\?\?\?\+? |::: |--8<--)|\n- ')
+    refuse([f"{page}: {text.get_text()[:60]}" for page, text in elements("article p") if marks.search(text.get_text())])
 
 
 def test_search_finds_a_figure_in_its_sentence_but_not_what_its_popover_says(folder):
