@@ -36,6 +36,9 @@ class Block:
         self.after: Block | None = None
 
 
+FreeBlock = tuple[int, int, Block]  # its size, its address, itself: of one size the lowest address is taken
+
+
 class Allocator:
     """`reserved` bytes now, and `most` that were. limit: bytes that the GPU has for it; None has no end.
 
@@ -45,19 +48,18 @@ class Allocator:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self.reserved = self.most = self.allocated = self.most_allocated = self.asked = self.most_asked = 0
-        self._pools: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])  # free blocks, small and large: (size, address)
-        self._blocks: dict[int, Block] = {}  # free ones by address
+        self._pools: tuple[list[FreeBlock], list[FreeBlock]] = ([], [])  # free blocks, small and large, the smallest first
         self._next = 0  # address of the next segment
 
     def take(self, size: int) -> Block:
         """A block for that many bytes. Raises OutOfMemory."""
-        size = max(ROUNDED, -(-size // ROUNDED) * ROUNDED)
+        size = -(-size // ROUNDED) * ROUNDED or ROUNDED
         pool = self._pools[size > SMALL]
-        at = bisect_left(pool, (size, -1))
-        block = self._blocks.pop(pool.pop(at)[1]) if at < len(pool) else self._segment(size)
+        at = bisect_left(pool, (size,))
+        block = pool.pop(at)[2] if at < len(pool) else self._segment(size)
         block.free = False
         left = block.size - size
-        if left >= ROUNDED if size <= SMALL else left > SMALL:
+        if left > SMALL or left and size <= SMALL:
             rest = Block(block.address + size, left, block.small)
             rest.before, rest.after = block, block.after
             if block.after:
@@ -66,21 +68,24 @@ class Allocator:
             self._put(rest)
         block.asked = size
         self.asked += size
-        self.most_asked = max(self.most_asked, self.asked)
         self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
+        if self.asked > self.most_asked:
+            self.most_asked = self.asked
+        if self.allocated > self.most_allocated:
+            self.most_allocated = self.allocated
         return block
 
     def give(self, block: Block) -> None:
         """Frees a block."""
         self.allocated -= block.size
         self.asked -= block.asked
-        if block.after and block.after.free:
-            self._take_out(block.after)
-            block = self._joined(block, block.after)
-        if block.before and block.before.free:
-            self._take_out(block.before)
-            block = self._joined(block.before, block)
+        if (after := block.after) and after.free:
+            self._take_out(after)
+            self._join(block, after)
+        if (before := block.before) and before.free:
+            self._take_out(before)
+            self._join(before, block)
+            block = before
         self._put(block)
 
     def _segment(self, size: int) -> Block:
@@ -98,26 +103,24 @@ class Allocator:
     def _release(self) -> None:
         """Gives segments back that hold nothing."""
         for pool in self._pools:
-            for _, address in [*pool]:
-                block = self._blocks[address]
+            for _, _, block in [*pool]:
                 if not block.before and not block.after:
                     self._take_out(block)
                     self.reserved -= block.size
 
     def _put(self, block: Block) -> None:
         block.free = True
-        self._blocks[block.address] = block
-        insort(self._pools[not block.small], (block.size, block.address))
+        insort(self._pools[not block.small], (block.size, block.address, block))
 
     def _take_out(self, block: Block) -> None:
         pool = self._pools[not block.small]
-        del pool[bisect_left(pool, (block.size, block.address))], self._blocks[block.address]
+        del pool[bisect_left(pool, (block.size, block.address))]
         block.free = False
 
     @staticmethod
-    def _joined(first: Block, last: Block) -> Block:
+    def _join(first: Block, last: Block) -> None:
+        """Makes the first one as long as both."""
         first.size += last.size
         first.after = last.after
         if last.after:
             last.after.before = first
-        return first

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from . import communication, device_memory, profiles, timing
@@ -17,6 +18,7 @@ from .traces import of_peft, traced
 from .workload import Traced, Workload
 
 WORTH = 1.03  # a change that gains less is not named
+SAVES = 0.05  # of the memory, where a step does not fit: one that saves less is not named
 SHOWN = 3
 MOST_TIMES = 64  # the batch that a suggestion may multiply by
 
@@ -28,14 +30,21 @@ class Answer:
     workload: Workload
     setting: Setting
     traced: Traced
-    needed: device_memory.Needed
     prediction: timing.Prediction
+    engine: dict[str, float]  # {what: bytes} that an engine holds on the same GPU
     constants: dict[str, float] | None = None  # of one machine, by `bench`; None: the fitted ones
 
-    @property
+    @cached_property  # most of an answer's time: whoever asks for the speed alone does without
+    def needed(self) -> device_memory.Needed:
+        beside = sum(self.engine.values())
+        found = device_memory.needed(self.traced, self.workload, self.setting, timing.fitted()["memory"], beside)
+        return device_memory.Needed(found.categories | self.engine, found.expected + beside, found.high + beside)
+
+    @cached_property
     def fits(self) -> bool:
-        """Whether the upper end of the band fits."""
-        return self.needed.fits(usable(self.setting.gpu))
+        """Whether the upper end of the band fits. Where tensors alone do not, the allocator is not asked."""
+        size = usable(self.setting.gpu)
+        return sum(device_memory.tensors(self.traced, self.workload, self.setting).values()) <= size and self.needed.fits(size)
 
     def hours(self, tokens: float) -> tuple[float, float, float]:
         """(hours, low, high) of so many tokens on all GPUs at the predicted rate."""
@@ -127,11 +136,10 @@ def answer(workload: Workload, setting: Setting, constants: dict[str, float] | N
         workload = replace(workload, autocast="")
     trace = traced(workload)
     engine = _engine(workload, setting) if setting.answers else {}
-    needed = device_memory.needed(trace, workload, setting, timing.fitted()["memory"], sum(engine.values()))
     prediction = timing.prediction(trace, workload, setting, constants)
     if engine:
-        needed, prediction = _with_engine(engine, needed, prediction, workload, setting)
-    return Answer(workload, setting, trace, needed, prediction, constants)
+        prediction = _with_writing(prediction, workload, setting)
+    return Answer(workload, setting, trace, prediction, engine, constants)
 
 
 def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
@@ -141,22 +149,17 @@ def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
     return {"engine's weights": 2 * engine.parameters, "engine's caches": sequences * engine.cache(workload.length)}
 
 
-def _with_engine(
-    held: dict[str, float], needed: device_memory.Needed, prediction: timing.Prediction, workload: Workload, setting: Setting
-) -> tuple[device_memory.Needed, timing.Prediction]:
-    """The same with an engine that writes the answers on this GPU before the step."""
+def _with_writing(prediction: timing.Prediction, workload: Workload, setting: Setting) -> timing.Prediction:
+    """The same with the seconds in which an engine on this GPU writes the answers before the step."""
     sequences = workload.batch * setting.accumulation
     prompt = max(1, workload.length - setting.answers)
     written = timing.generation(workload.model, prompt, setting.answers, setting.gpu, batch=sequences)
     seconds = prediction.seconds + written.seconds
     parts = prediction.parts | {"writing answers": written.seconds}
-    more = sum(held.values())
-    needed = device_memory.Needed(needed.categories | held, needed.expected + more, needed.high + more)
-    prediction = replace(
+    return replace(
         prediction, seconds=seconds, low=prediction.low + written.low, high=prediction.high + written.high, parts=parts, bound=max(parts, key=parts.get),  # type: ignore[arg-type]
         tokens_per_second=prediction.tokens_per_second * prediction.seconds / seconds, mfu=prediction.mfu * prediction.seconds / seconds,
     )  # fmt: skip
-    return needed, prediction
 
 
 def changes(now: Answer) -> list[tuple[str, str, Answer]]:
@@ -168,16 +171,10 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
     for change, option, workload, setting in _candidates(now):
         try:
             then = answer(workload, setting, now.constants)
+            if _helps(now, then):
+                helpful.append((change, option, then))
         except Exception:  # whatever a model's own code raises: a suggestion that cannot be traced costs no answer
             continue
-        faster = then.prediction.tokens_per_second / now.prediction.tokens_per_second
-        saves = now.needed.expected - then.needed.expected
-        if (
-            (then.fits and not now.fits)
-            or (then.fits and faster > WORTH)
-            or (not now.fits and saves > 0.05 * now.needed.expected)
-        ):
-            helpful.append((change, option, then))
     helpful.sort(
         key=lambda change: (
             change[2].fits,
@@ -185,6 +182,12 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
         )
     )
     return helpful[::-1][:SHOWN]
+
+
+def _helps(now: Answer, then: Answer) -> bool:
+    if now.fits:
+        return then.prediction.tokens_per_second > WORTH * now.prediction.tokens_per_second and then.fits
+    return then.fits or now.needed.expected - then.needed.expected > SAVES * now.needed.expected
 
 
 def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
@@ -237,13 +240,15 @@ def _multiplied(times: int) -> str:
 
 def _most_times(now: Answer) -> int:
     """How many times the batch, in powers of two, surely fit and are faster each time; 2 where none is, or where each size is a trace."""
-    times, rate = 2, now.prediction.tokens_per_second
-    while times <= MOST_TIMES and profiles.profiled(larger := replace(now.workload, batch=times * now.workload.batch)):
+    faster: list[tuple[int, Answer]] = []
+    rate = now.prediction.tokens_per_second
+    while (times := 2 << len(faster)) <= MOST_TIMES and profiles.profiled(larger := replace(now.workload, batch=times * now.workload.batch)):
         then = answer(larger, now.setting, now.constants)
-        if not then.fits or then.prediction.tokens_per_second < WORTH * rate:
+        if then.prediction.tokens_per_second < WORTH * rate:
             break
-        times, rate = 2 * times, then.prediction.tokens_per_second
-    return max(2, times // 2)
+        faster.append((times, then))
+        rate = then.prediction.tokens_per_second
+    return next((times for times, then in reversed(faster) if then.fits), 2)
 
 
 def counts_as_fp16(now: Answer) -> bool:

@@ -232,8 +232,8 @@ def check_depth(model: str, options: dict[str, Any], regime: dict[str, Any], pol
     batch, length = regime["batch"][0], regime["length"][0] + 100
     values = numbers(polynomials, batch, length)
     few = [one["traced"]["layers"] for one in regime["shallow"]]
-    low, high = (storages(one, values) for one in regime["shallow"])
-    said = storage_log.deep(low, high, few, DEEPER)
+    low, high = (storages(one) for one in regime["shallow"])
+    said = storage_log.deep(low, high, few, DEEPER).sized(values)
     model_class, config = step_trace.config_of(model, length)
     workload = Workload(model, batch, length, **options)
     found = step_trace.recorded(workload, model_class, step_trace.with_layers(config, DEEPER), DEEPER).traced.memory

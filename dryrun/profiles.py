@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from . import depth, families, models
+from . import depth, families, models, storage_log
 from .fusion import eager, fused
 from .kernels import Operator
 from .memory_trace import Trace
@@ -190,9 +190,21 @@ def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
     state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
     steps = [_step(one, values, workload.compiled) for one in regime["shallow"]]
     found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
-    if found.memory:
-        found.memory.flops = _flops(found)
-    return replace(found, state=state)
+    logged = _storages(name, regime_number, workload.model, workload.rank)
+    memory = Trace.of_storages(logged.sized(values), _flops(found)) if logged else None
+    return replace(found, state=state, memory=memory)
+
+
+@lru_cache(maxsize=64)  # at every batch and length they come and go in the same order
+def _storages(name: str, regime_number: int, model: str, rank: int) -> Storages | None:
+    """What a step makes and frees, with the place of a polynomial for each size; None where its memory was not traced."""
+    profile: dict[str, Any] = profile_of(model, rank)  # type: ignore[assignment]
+    shallow = profile["steps"][name][regime_number]["shallow"]
+    if not shallow[0]["log"]:
+        return None
+    low, high = storages(shallow[0]), storages(shallow[-1])
+    few = [one["traced"]["layers"] for one in shallow]
+    return low if len(few) == 1 else storage_log.deep(low, high, few, profile["facts"]["layers"])
 
 
 def _flops(traced: Traced) -> dict[str, float]:
@@ -228,13 +240,12 @@ def _step(one: dict[str, Any], values: list[int], compiled: bool) -> Traced:
     kernels = (fused if compiled else eager)(operators)
     if not compiled:  # what only describes a tensor costs the CPU's time alone
         kernels.dispatched.update({(phase, False): count for phase, count in one["free"]})
-    memory = Trace.of_storages(storages(one, values), {}) if one["log"] else None
-    return Traced(**facts, kernels=kernels, memory=memory)
+    return Traced(**facts, kernels=kernels, memory=None)
 
 
-def storages(one: dict[str, Any], values: list[int]) -> Storages:
-    """What a shallow step makes and frees."""
-    made = [(values[size], one["words"][word]) for size, word in zip(one["storages"], one["categories"], strict=True)]
+def storages(one: dict[str, Any]) -> Storages:
+    """What a shallow step makes and frees, with the place of a polynomial for each size."""
+    made = [(size, one["words"][word]) for size, word in zip(one["storages"], one["categories"], strict=True)]
     log, born = [], 0
     for number in one["log"]:
         born += number == 0

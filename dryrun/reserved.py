@@ -88,19 +88,24 @@ class _Job:
                     self._make(storage)
             self._events(step, end, forward + self.storages.events[forward:step].count(MADE))
             for storage in [storage for storage in self.held if storage >= forward]:
-                self._free(storage)
+                self.allocator.give(self.held.pop(storage))
         return Peak(self.allocator.most_allocated, self.allocator.most, self.allocator.most_asked)
 
     def _events(self, start: int, end: int, born: int, summed: bool = False) -> None:
         """summed: gradients are added to those that are there, or copied into a bucket."""
+        take, give, sizes, held, made = self.allocator.take, self.allocator.give, self.sizes, self.held, self.storages.made
         for event in self.storages.events[start:end]:
             if event != MADE:
-                self._free(event)
+                if block := held.pop(event, None):
+                    give(block)
                 continue
-            if summed and self.storages.made[born][1] == "gradients":
-                self.allocator.give(self.allocator.take(self.sizes[born] or 0))  # never None: gradients are made
-            else:
-                self._make(born)
+            size = sizes[born]
+            if size is not None:
+                block = take(size)
+                if summed and made[born][1] == "gradients":
+                    give(block)
+                else:
+                    held[born] = block
             born += 1
 
     def _buckets(self) -> list[int]:
@@ -112,7 +117,3 @@ class _Job:
     def _make(self, number: int) -> None:
         if (size := self.sizes[number]) is not None:
             self.held[number] = self.allocator.take(size)
-
-    def _free(self, number: int) -> None:
-        if block := self.held.pop(number, None):
-            self.allocator.give(block)

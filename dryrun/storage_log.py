@@ -56,25 +56,28 @@ class Storages:
                 ends.append(len(events))
         return cls(made, events[: ends[-1]], ends)  # what comes after the last part has no peak
 
-    def changes(self) -> Iterator[tuple[int, str]]:
+    def sized(self, values: Sequence[int]) -> Storages:
+        """The same in bytes, where the sizes of these are places in `values`."""
+        return Storages([(values[place], category) for place, category in self.made], self.events, self.ends)
+
+    def changes(self) -> list[tuple[int, str]]:
         """(bytes more, category) of each event."""
-        born = 0
-        for event in self.events:
-            size, category = self.made[born if event == MADE else event]
-            born += event == MADE
-            yield size if event == MADE else -size, category
+        made, freed = iter(self.made), [(-size, category) for size, category in self.made]
+        return [next(made) if event == MADE else freed[event] for event in self.events]
 
     def parts(self) -> list[tuple[int, dict[str, float]]]:
         """(peak, {category: bytes}) of each part. What is alive when a part starts belongs to it."""
-        totals = [0, *accumulate(size for size, _ in self.changes())]  # after so many events
-        peaks = [max(range(first, last + 1), key=totals.__getitem__) for first, last in pairwise([0, *self.ends])]
+        changes = self.changes()
+        totals = [0, *accumulate(size for size, _ in changes)]  # after so many events
         now: Counter[str] = Counter()
-        found: dict[int, dict[str, float]] = {0: {}}
-        for position, (size, category) in enumerate(self.changes(), 1):
-            now[category] += size
-            if position in peaks:
-                found[position] = dict(now)
-        return [(totals[peak], in_order(found[peak])) for peak in peaks]
+        found, counted = [], 0
+        for first, last in pairwise([0, *self.ends]):
+            peak = totals.index(max(totals[first : last + 1]), first)
+            for size, category in changes[counted:peak]:
+                now[category] += size
+            counted = peak
+            found.append((totals[peak], in_order(now)))
+        return found
 
     def sections(self) -> list[int]:
         """Where each section starts, and the end of the last one."""
@@ -89,7 +92,7 @@ class Storages:
 
     def kinds(self) -> list[Kind]:
         """`Kind` of each event."""
-        return [(event == MADE, *change) for event, change in zip(self.events, self.changes(), strict=True)]
+        return [(event == MADE, size, category) for event, (size, category) in zip(self.events, self.changes(), strict=True)]
 
 
 def deep(low: Storages, high: Storages, layers: Sequence[int], number: int) -> Storages:

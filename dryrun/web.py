@@ -23,7 +23,7 @@ def ask(arguments: list[str]) -> dict[str, Any]:
 
 
 def first(arguments: list[str]) -> dict[str, Any]:
-    """What `ask` answers for a training step but for changes and the largest batch, in a tenth of its time."""
+    """What `ask` answers for a training step but for changes and the largest batch, which take most of its time."""
     try:
         return json.loads(command.train(_parsed([*arguments, "--json"]), whole=False))
     except (ValueError, ModuleNotFoundError) as error:
