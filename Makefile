@@ -12,7 +12,7 @@ PAGES ?=
 LIGHTHOUSE_RUNS ?= 5
 SECONDS ?= 660
 PATIENCE ?= 1
-TORCH := torch==2.13.0
+TORCH = $(shell sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/test.in)
 # Not in a lock: what a plain `pip install torch` brings, on a machine with or without a GPU.
 NOT_LOCKED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 

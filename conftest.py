@@ -117,5 +117,5 @@ def pytest_runtest_setup(item):
         pytest.skip(f"left out: {problem}")  # as `make record` leaves it out
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
-        patch.setenv("EVIDENCE_VERIFY", str(ROOT / "results"))
+        patch.setenv("EVIDENCE_RUN", item.path.stem)
         return (yield)

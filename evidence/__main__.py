@@ -19,54 +19,40 @@ except ModuleNotFoundError as error:
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m evidence", description="Figures from runs to pages.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("check", help="pages, records, pairs: everything that needs no execution")
-    command = commands.add_parser("exact", help="execute what measures nothing; write .ipynb and exact.json")
-    command.add_argument("notebooks", nargs="*", help="names; all by default")
-    command = commands.add_parser("recipes", help="execute recipe notebooks without GPU and network; write their .ipynb")
-    command.add_argument("recipes", nargs="*", help="names; all by default")
-    commands.add_parser("pair", help="take edits of prose, comments and install cells over into the .ipynb files")
-    commands.add_parser("addresses", help="add new pages and sections to the list of addresses that stay")
-    for name, text in (
-        ("record", "execute notebooks with this python; write .ipynb and record"),
-        ("verify", "execute notebooks and say of each figure whether it holds here; write nothing"),
-    ):
+
+    def called(name, run, text):
         command = commands.add_parser(name, help=text)
+        command.set_defaults(run=run)
+        return command
+
+    called("check", check, "pages, records, pairs: everything that needs no execution")
+    command = called("recipes", execute_recipes, "execute recipe notebooks without GPU and network; write their .ipynb")
+    command.add_argument("recipes", nargs="*", help="names; all by default")
+    called("pair", pair, "take edits of prose, comments and install cells over into the .ipynb files")
+    called("addresses", add_addresses, "add new pages and sections to the list of addresses that stay")
+    for name, run, text in (
+        ("exact", exact, "execute what measures nothing; write .ipynb and exact.json"),
+        ("record", record, "execute notebooks with this python; write .ipynb and record"),
+        ("verify", verify, "execute notebooks and say of each figure whether it holds here; write nothing"),
+    ):
+        command = called(name, run, text)
         command.add_argument("notebooks", nargs="*", help="names; all by default")
     command.add_argument(
         "--json", action="store_true", help="the tables as JSON on stdout; what is said meanwhile, on stderr"
     )
-    command = commands.add_parser("add", help="check records that somebody sent, and put them into results/")
+    command = called("add", add, "check records that somebody sent, and put them into results/")
     command.add_argument("files", nargs="+", type=Path, help="records")
-    command = commands.add_parser(
-        "summary", help="as Markdown: the records that differ from a commit, and the pages they change"
-    )
+    command = called("summary", summary, "as Markdown: the records that differ from a commit, and the pages they change")
     command.add_argument("commit", help="such as origin/main")
-    command = commands.add_parser("answers", help="dryrun's answers as JSON by address, into a built site (a minute)")
+    command = called("answers", write_answers, "dryrun's answers as JSON by address, into a built site (a minute)")
     command.add_argument("site", type=Path, help="the folder of the site")
-    command.add_argument("models", nargs="*", help="names, and the index lists them alone; all with a profile by default")
-    commands.add_parser("port", help="whether a port of this machine is free").add_argument("number", type=int)
-    command = commands.add_parser(
-        "audit", help="the built site in a browser, page by page: weight, hosts, axe, Lighthouse"
-    )
+    called("port", port, "whether a port of this machine is free").add_argument("number", type=int)
+    command = called("audit", audit, "the built site in a browser, page by page: weight, hosts, axe, Lighthouse")
     command.add_argument("pages", nargs="*", help="addresses below the site, as training/one-gpu; all by default")
     command.add_argument("--runs", type=int, default=5, help="of Lighthouse for each page; 0 leaves it out")
     asked = parser.parse_args(arguments)
     try:
-        run = {
-            "check": check,
-            "pair": pair,
-            "addresses": add_addresses,
-            "record": record,
-            "exact": exact,
-            "recipes": execute_recipes,
-            "verify": verify,
-            "add": add,
-            "summary": summary,
-            "answers": write_answers,
-            "port": port,
-            "audit": audit,
-        }
-        return run[asked.command](asked)
+        return asked.run(asked)
     except Problem as problem:
         print(problem, file=sys.stderr)
         return 1
@@ -123,11 +109,7 @@ def exact(asked):
 
 
 def execute_recipes(asked):
-    known = recipes.names()
-    for name in asked.recipes:
-        if name not in known:
-            raise Problem(recipes.FOLDER / f"{name}.py", f"there is no recipe {name}{nearest(name, known)}", f"take one of {', '.join(known)}")
-    for name in asked.recipes or known:
+    for name in _named(asked.recipes, recipes.names(), recipes.FOLDER, "recipe"):
         recipes.execute(name, _say)
 
 
@@ -167,7 +149,7 @@ def summary(asked):
 def write_answers(asked):
     from .site import answers
 
-    answers.write(asked.site, asked.models, _say)
+    answers.write(asked.site, say=_say)
 
 
 def _each(run, asked, say=None):
@@ -219,7 +201,7 @@ def _is_free(number):
 
 def _runnable(asked):
     """The notebooks asked for. Where all are, those whose own packages this machine lacks are left out, and it says so."""
-    for name in _names(asked):
+    for name in _named(asked.notebooks, notebooks.names(), notebooks.FOLDER, "notebook"):
         try:
             notebooks.own_packages(name)
         except Problem as problem:
@@ -230,16 +212,12 @@ def _runnable(asked):
             yield name
 
 
-def _names(asked):
-    known = notebooks.names()
-    for name in asked.notebooks:
+def _named(asked, known, folder, what):
+    """The names asked for, each of which must be known; all where none is."""
+    for name in asked:
         if name not in known:
-            raise Problem(
-                notebooks.FOLDER / f"{name}.py",
-                f"there is no notebook {name}{nearest(name, known)}",
-                f"take one of {', '.join(known)}",
-            )
-    return asked.notebooks or known
+            raise Problem(folder / f"{name}.py", f"there is no {what} {name}{nearest(name, known)}", f"take one of {', '.join(known)}")
+    return asked or known
 
 
 def _say(text):

@@ -3,9 +3,6 @@
 Each shows its statement to the reader of the notebook and leaves it, as data, in the cell's output; a record is made
 from these outputs and from nothing else. A claim whose bound does not hold raises, and so fails the notebook. Where
 EVIDENCE_GO_ON is set (`make verify` sets it) and in a reader's own session it says so, and the notebook goes on.
-
-Where EVIDENCE_VERIFY names a results folder (`make notebooks` sets it), what is derived, traced or cited is compared with the
-record there, and a difference of more than 1 % raises.
 """
 
 import datetime
@@ -13,12 +10,10 @@ import math
 import os
 import re
 from html import escape
-from pathlib import Path
 
-from . import machine, records
+from . import machine
 from .problems import nearest
-from .records import ANY_MACHINE, KINDS, broken_bound, format_band, format_number, format_value
-from .schema import wrong_claim
+from .schema import KINDS, broken_bound, format_band, format_number, format_value, wrong_claim
 from .session import readers_session
 
 MIME = {kind: f"application/vnd.evidence.{kind}+json" for kind in ("start", "claim", "table")}
@@ -61,7 +56,7 @@ def start(notebook, packages=(), ran=None):
     }
     data = {"notebook": notebook} | (ran or here)
     _run["left"]["start", "start"] = data
-    _show(Shown("start", data, *rendered("start", data)))
+    _show(Shown("start", data, *_rendered_start(data)))
 
 
 def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, spread=None, source=None, because=None):
@@ -92,7 +87,6 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         if len(because or "") < 5:
             raise ClaimError(f"claim {name}: there is no value, so say why: because='this machine has no GPU'")
         data["because"] = because
-        _compare("claims", name, data)
         _leave("claim", name, data)
         return
     try:
@@ -108,7 +102,6 @@ def claim(name, sentence, value, unit="", *, kind, at_least=None, at_most=None, 
         data["broken"] = broken
     elif wrong := wrong_claim(data):
         raise ClaimError(f"claim {name}: {wrong}")
-    _compare("claims", name, data)
     _leave("claim", name, data)
 
 
@@ -124,7 +117,6 @@ def predicted(name, sentence, on, unit, *, at_least=None, at_most=None):
     data = {"sentence": sentence, "kind": "predicted", "unit": unit} | bounds | {"on": on}
     if wrong := wrong_claim(data):
         raise ClaimError(f"claim {name}: {wrong}")
-    _compare("claims", name, data)
     _leave("claim", name, data)
 
 
@@ -145,13 +137,7 @@ def table(name, title, columns, rows, *, kind, source=None):
         for key, cell in zip(columns, line):
             if isinstance(cell, float) and not math.isfinite(cell):
                 raise ClaimError(f"table {name}, row {row + 1}, {key}: the value is {cell}")
-    _compare("tables", name, data)
     _leave("table", name, data)
-
-
-def rendered(kind, data):
-    """What a cell shows for its data, as text and as HTML. `check` renders the record again and compares."""
-    return {"start": _rendered_start, "claim": _rendered_claim, "table": _rendered_table}[kind](data)
 
 
 def _rendered_start(data):
@@ -224,7 +210,8 @@ def _leave(kind, name, data):
         raise ClaimError(f"{kind} {name!r} stands twice in this notebook: give one of them another name")
     _run["names"].add(name)
     _run["left"][kind, name] = data
-    _show(Shown(kind, {"name": name} | data, *rendered(kind, data)))
+    rendered = _rendered_table if kind == "table" else _rendered_claim
+    _show(Shown(kind, {"name": name} | data, *rendered(data)))
 
 
 def _show(shown):
@@ -254,20 +241,3 @@ def left():
 def _goes_on():
     """Whether a claim that does not hold lets its notebook go on: not where a run makes a record or a test asks."""
     return "EVIDENCE_GO_ON" in os.environ or readers_session() is not None
-
-
-def _compare(collection, name, data):
-    """Under EVIDENCE_VERIFY: what is exact must be as in the record, with as many rows and columns."""
-    folder = os.environ.get("EVIDENCE_VERIFY")
-    if not folder or data["kind"] not in records.EXACT:
-        return
-    again = f"if the change is meant, make the record again with `make record NOTEBOOKS={_run['notebook']}`"
-    place = Path(folder, _run["notebook"], f"{ANY_MACHINE}.json")
-    stored = records.load(place).data[collection] if place.exists() else {}
-    if name not in stored:
-        raise ClaimError(f"{name}: {place.name} does not hold this figure{nearest(name, stored)}: {again}")
-    if found := records.difference(data, stored[name]):
-        place_in, here, there = found
-        raise ClaimError(
-            f"{', '.join(filter(None, [name, place_in]))}: this run gives {here}, the record says {there}: {again}"
-        )

@@ -35,7 +35,8 @@ def rows(made, published, here=None, missing=NOT_LEFT):
     """made: {"claims": {name: data}, "tables": {name: data}} of this run, a claim whose bound does not hold with "broken".
 
     published: the records of the notebook. here: the machine of this run as `machine.describe` has it; the figures of the
-    published machine most like it are shown. missing: why a figure did not come.
+    published machine most like it are shown. missing: why a figure did not come; where every cell has run, NOT_LEFT: then what
+    another machine measured and this one does not, such as a model that only a larger GPU trains, does not apply.
     """
     found = sorted(published, key=lambda record: _likeness(record, here or {}), reverse=True)
     for collection in ("claims", "tables"):
@@ -43,6 +44,11 @@ def rows(made, published, here=None, missing=NOT_LEFT):
         for name in dict.fromkeys([*made[collection], *kinds]):
             said = [(record, record.data[collection][name]) for record in found if name in record.data[collection]]
             yield _row(name, kinds.get(name), made[collection].get(name), said, missing)
+
+
+def raised(number, what):
+    """The row of a cell that ended with an error: a run holds only where all cells ran."""
+    return Row(f"cell {number}", "", NOTHING, "", NOTHING, BROKEN, what)
 
 
 def _likeness(record, here):
@@ -54,6 +60,8 @@ def _row(name, kind, ours, said, missing):
     record, theirs = next(((record, entry) for record, entry in said if _has_value(entry)), (said or [(None, None)])[0])
     row = {"name": name, "kind": ours["kind"] if ours else kind, "published": shown(theirs), "here": shown(ours)}
     row["machine"] = record.label if record and record.machine else ""
+    if ours is None and row["kind"] == "measured" and missing == NOT_LEFT:
+        return Row(**row, verdict=ELSEWHERE, why=NOT_LEFT)
     return Row(**row, **dict(zip(("verdict", "why"), _verdict(ours, theirs, missing))))
 
 

@@ -4,7 +4,6 @@ A record that is refused leaves nothing behind. The record of another machine is
 have one name, the newcomer's gets four digits more, as `make record` does.
 """
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -21,15 +20,15 @@ SEND_AGAIN = "ask the sender for the file as the run wrote it"
 RUN_AGAIN = "ask the sender to run the notebook of today"
 
 
-def add(path, results=records.RESULTS):
-    """Checks the record in a file and writes it into `results`; returns its place. Raises Problem."""
+def add(path):
+    """Checks the record in a file and writes it into results/; returns its place. Raises Problem."""
     path = Path(path)
     if not path.is_file():
         raise Problem(path, "there is no such file", "name the file that the run left")
     if path.stat().st_size > schema.MOST_BYTES:
         what = f"{path.stat().st_size:,} bytes; a record has at most {schema.MOST_BYTES:,}"
         raise Problem(path, what, SEND_AGAIN, 1)
-    data = _validated(path, results)
+    data = _validated(path)
     record = records.Record(path, data)
     if changed := records.changed_by_hand(record):
         raise Problem(path, "edited by hand since its run wrote it", SEND_AGAIN, changed.line)
@@ -45,8 +44,8 @@ def add(path, results=records.RESULTS):
     for problem in contributed.problems(record, expected, read_text(FOLDER / f"{record.notebook}.py")):
         raise Problem(path, problem.what, RUN_AGAIN, problem.line)
     data["code"] = expected["code"]  # of the same notebook, so the same code measured each figure
-    _name_apart(data, results)
-    place, text = records.prepared({key: said for key, said in data.items() if key != "seal"}, results)
+    records.name_apart(data["machine"])
+    place, text = records.prepared({key: said for key, said in data.items() if key != "seal"})
     if place.exists() and records.load(place).date > record.date:
         what = f"{place.as_posix()} is of {records.load(place).date}, and this record of {record.date}"
         raise Problem(path, what, "keep the newer one")
@@ -54,7 +53,7 @@ def add(path, results=records.RESULTS):
     return place
 
 
-def _validated(path, results):
+def _validated(path):
     """The data of a record that lies under any name; messages name the file as it was sent."""
     text = read_text(path, SEND_AGAIN)
     data = schema.parsed(text, path, SEND_AGAIN)
@@ -66,7 +65,7 @@ def _validated(path, results):
     if isinstance(notebook, str) and re.fullmatch(r"[a-z][a-z0-9_]*", notebook) and notebook not in names():
         raise Problem(path, f"there is no notebook {notebook}{nearest(notebook, names())}", RUN_AGAIN, 1)
     try:
-        return schema.validated(text, Path(results, str(notebook)[:80], f"{str(machine)[:80]}.json"), SEND_AGAIN)
+        return schema.validated(text, records.RESULTS / str(notebook)[:80] / f"{str(machine)[:80]}.json", SEND_AGAIN)
     except Problem as problem:
         raise Problem(path, problem.what, problem.fix, problem.line) from None
 
@@ -75,26 +74,18 @@ def _member(data, key):
     return data.get(key) if isinstance(data, dict) else None
 
 
-def _name_apart(data, results):
-    """A machine of another kind may have this one's name in the records already."""
-    machine = data["machine"]
-    known = [json.loads(read_text(path)) for path in Path(results).glob(f"*/{machine['name']}.json")]
-    if any(other["machine"].get("fingerprint") != machine["fingerprint"] for other in known):
-        machine["name"] += f"-{machine['fingerprint'][:4]}"
-
-
-def summary(commit, results=records.RESULTS, docs=DOCS):
+def summary(commit):
     """Markdown for a pull request: each record that differs from `commit`, its figures, and the pages that show them."""
-    changed = _git("diff", "--name-status", "--no-renames", f"{commit}...HEAD", "--", Path(results).as_posix())
+    changed = _git("diff", "--name-status", "--no-renames", f"{commit}...HEAD", "--", records.RESULTS.as_posix())
     lines, pages = [], set()
     for status, name in (line.split("\t", 1) for line in changed.splitlines()):
         path, word = Path(name), {"A": "New", "M": "Changed", "D": "Gone"}.get(status, status)
         lines.append(f"- {word}: `{_plain(path.as_posix())}`")
         before, now = _before(commit, path), {} if status == "D" else _entries(records.load(path).data)
         differ = [key for key in now | before if now.get(key) != before.get(key)]
-        others = [_entries(records.load(other).data) for other in sorted(Path(results, path.parent.name).glob("*.json")) if other != path]
+        others = [_entries(records.load(other).data) for other in sorted((records.RESULTS / path.parent.name).glob("*.json")) if other != path]
         lines += _figures(differ, before, now, others)
-        pages |= set(_pages(path.parent.name, {name for _, name in differ}, docs))
+        pages |= set(_pages(path.parent.name, {name for _, name in differ}))
     if not lines:
         return "## Records\n\nNo record changes."
     named = [f"- `{_plain(page)}`" for page in sorted(pages)] or ["- none"]
@@ -135,10 +126,10 @@ def _before(commit, path):
         return {}
 
 
-def _pages(notebook, changed, docs):
+def _pages(notebook, changed):
     """The pages that name one of the claims or tables that changed, and those that list all."""
     any_of = "|".join(map(re.escape, sorted(changed))) or "(?!)"
-    for path in sorted(Path(docs).rglob("*.md")):
+    for path in sorted(DOCS.rglob("*.md")):
         if re.search(
             rf"\b{re.escape(notebook)}:(?:{any_of})(?![a-z0-9-])|^```(?:ledger|machines)", read_text(path), re.M
         ):

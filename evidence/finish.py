@@ -36,32 +36,33 @@ class Offer:
         self.address = _address(repository, path, text)
 
 
-def finish(folder=None):
+def finish():
     """Shows the run beside the published records and, where there is no checkout of the project, offers its record."""
     left = claims.left()
     opened = left.pop(("start", "start"), None)
     if not opened:
         print("Nothing to compare: no run is open. Fix: Run all cells")
         return
-    checkout = folder is None and CHECKOUT.is_dir()
-    folder = folder or (CHECKOUT if checkout else PUBLISHED)
+    checkout = CHECKOUT.is_dir()
+    folder = CHECKOUT if checkout else PUBLISHED
     made = {f"{kind}s": {name: data for (of, name), data in left.items() if of == kind} for kind in ("claim", "table")}
     published = [records.load(path) for path in sorted((folder / opened["notebook"]).glob("*.json"))]
-    found = list(compare.rows(made, published, opened["machine"], "its cell has not run to its end"))
-    said, button = _offered(checkout, opened, made, published, found)
+    code = executed_code()
+    whole = code in {record.data["source"] for record in published}
+    found = list(compare.rows(made, published, opened["machine"], compare.NOT_LEFT if whole else "its cell has not run to its end"))
+    said, button = _offered(checkout, opened, made, published, found, code if whole else "")
     text = f"{compare.as_text(found)}\n{said}"
     html = f"{compare.as_html(found)}<p>{escape(said)}</p>{button}"
     claims.display_or_print(text, html)
 
 
-def _offered(checkout, opened, made, published, found):
-    """(a sentence about this run's record, HTML with what downloads and sends it)"""
+def _offered(checkout, opened, made, published, found, code):
+    """(a sentence about this run's record, HTML with what downloads and sends it). code: its hash where it is the published one."""
     if checkout:
         return f"To keep what this machine measured: make record NOTEBOOKS={opened['notebook']}", ""
     if not compare.all_hold(found):
         return _told(opened, found)
-    code = executed_code()
-    if code not in {record.data["source"] for record in published}:
+    if not code:
         return f"No record is offered: {CHANGED}. {NEXT}", ""
     if not any(record.machine for record in published):
         return "No record is offered: what this notebook says is the same on every machine.", ""

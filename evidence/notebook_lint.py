@@ -5,7 +5,6 @@
 """
 
 import re
-from pathlib import Path
 
 from . import measured_code, notebooks, records
 from .problems import Problem, line_of, read_text
@@ -17,7 +16,7 @@ ASKS_FOR_GPU = re.compile(r"torch\.cuda\.is_available\(\)")
 DIFFERENCE = re.compile(r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I)  # zero is best
 
 
-def check(name, results=records.RESULTS):
+def check(name):
     """All that is wrong with one notebook, as a list of Problems."""
     path, notebook = notebooks.FOLDER / f"{name}.py", notebooks.read_source(name)
     cells = [
@@ -25,7 +24,7 @@ def check(name, results=records.RESULTS):
         for number, cell in enumerate(notebook.cells, 1)
         if cell.cell_type == "code"
     ]
-    return [*_accelerator(path, cells, notebook.metadata), *_lengths(path, cells), *_unbreakable(path, name, results)]
+    return [*_accelerator(path, cells, notebook.metadata), *_lengths(path, cells), *_unbreakable(path, name)]
 
 
 def _accelerator(path, cells, head):
@@ -53,10 +52,10 @@ def _lengths(path, cells):
                 yield Problem(path, what, "break the line", line)
 
 
-def _unbreakable(path, name, results):
+def _unbreakable(path, name):
     """Bounds so far from the recorded values, on every machine, that no fault of the code could reach them."""
     found = {}  # {claim: [(its record, what is wrong or None)]}
-    for place in sorted((Path(results) / name).glob("*.json")):
+    for place in sorted((records.RESULTS / name).glob("*.json")):
         for key, claim in records.load(place).data["claims"].items():
             found.setdefault(key, []).append((place, too_far(claim)))
     source = read_text(path)

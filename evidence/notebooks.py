@@ -238,14 +238,14 @@ def with_stable_ids(cells):
     return cells
 
 
-def strays(results=records.RESULTS):
+def strays():
     """Executed notebooks and records without the source that made them: nobody could make their figures again."""
     known = names()
     for path in sorted(FOLDER.glob("*.ipynb")):
         if path.stem not in known:
             what = f"there is no {path.stem}.py, its source{nearest(path.stem, known)}"
             yield Problem(path, what, f"delete it, or make the source by `jupytext --to py:percent {path.as_posix()}`")
-    for path in sorted(Path(results).glob("*/*.json")):
+    for path in sorted(records.RESULTS.glob("*/*.json")):
         if path.parent.name not in known:
             what = f"there is no notebook {path.parent.name}, which this record comes from{nearest(path.parent.name, known)}"
             yield Problem(path, what, "delete the record, or restore the notebook", 1)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import nbformat
 
@@ -21,7 +20,7 @@ from .problems import Problem, line_of, read_text, shown
 from .runs import harvest, outputs_hash, unlike
 
 
-def check(name, results=records.RESULTS):
+def check(name):
     """All that is wrong with one notebook, its outputs and its records, as a list of Problems."""
     source_path, path = FOLDER / f"{name}.py", FOLDER / f"{name}.ipynb"
     again = f"run `make record NOTEBOOKS={name}`"
@@ -36,18 +35,18 @@ def check(name, results=records.RESULTS):
         unlike_pair = list(pair_problems(source_path, path, source, notebook, again))
         return [
             *_source_problems(source_path, source),
-            *(unlike_pair or _stale_problems(name, results)),
+            *(unlike_pair or _stale_problems(name)),
             *output_problems(path, notebook, again),
-            *_record_problems(name, path, notebook, results, again),
-            *_contributed_problems(name, notebook, results),
+            *_record_problems(name, path, notebook, again),
+            *_contributed_problems(name, notebook),
         ]
     except Problem as problem:
         return [problem]
 
 
-def stale(name, results=records.RESULTS):
+def stale(name):
     """In a line each, the records with figures that earlier code measured: pages show these with the date of their run."""
-    for path in sorted((Path(results) / name).glob("*.json")):
+    for path in sorted((records.RESULTS / name).glob("*.json")):
         record = records.load(path)
         if old := freshness.stale(record):
             of_all = sum(len(record.data[collection]) for collection in freshness.COLLECTIONS)
@@ -58,9 +57,9 @@ def stale(name, results=records.RESULTS):
             )
 
 
-def _stale_problems(name, results):
+def _stale_problems(name):
     """What is the same on every machine must come from the notebook of today."""
-    path = Path(results) / name / f"{records.ANY_MACHINE}.json"
+    path = records.RESULTS / name / f"{records.ANY_MACHINE}.json"
     if path.exists() and not freshness.is_of_today(records.load(path)):
         what = f"the code of notebooks/{name}.py has changed since this run"
         yield Problem(path, what, f"run `make exact NOTEBOOKS={name}`", line_of(read_text(path), '"source"'))
@@ -126,7 +125,7 @@ def output_problems(path, notebook, again):
                 )
 
 
-def _record_problems(name, path, notebook, results, again):
+def _record_problems(name, path, notebook, again):
     """The records that the executed notebook made must be what its outputs say."""
     try:
         made = harvest(notebook, path.with_suffix(".py"))
@@ -137,7 +136,7 @@ def _record_problems(name, path, notebook, results, again):
         yield Problem(path, "an output was edited or cleared since the run", again)
     for part in made:
         machine = part["machine"]["name"] if "machine" in part else records.ANY_MACHINE
-        place = Path(results) / name / f"{machine}.json"
+        place = records.RESULTS / name / f"{machine}.json"
         if not place.exists():
             yield Problem(path, f"its record {shown(place)} is missing", again)
             continue
@@ -145,7 +144,7 @@ def _record_problems(name, path, notebook, results, again):
         yield from _parts_differ(path, place, part, kept, again)
 
 
-def _contributed_problems(name, notebook, results):
+def _contributed_problems(name, notebook):
     """The records of other machines than the one that executed the .ipynb."""
     source = read_text(FOLDER / f"{name}.py")
     try:
@@ -153,7 +152,7 @@ def _contributed_problems(name, notebook, results):
     except Problem:
         return  # is a problem of its own
     here = {expected["machine"]["name"]} if "machine" in expected else set()
-    for place in sorted((Path(results) / name).glob("*.json")):
+    for place in sorted((records.RESULTS / name).glob("*.json")):
         record = records.load(place)
         if record.machine and record.machine not in here and freshness.is_of_today(record):
             yield from contributed.problems(record, expected, source)

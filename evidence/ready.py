@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 
 from .problems import Problem
-from .site.browser import INSTALL, NAMES
+from .site.browser import INSTALL, found
 
 ENVIRONMENTS, RUN = 9, 15  # GB that .venv and the files of a whole run take
 FROM = "https://cdn.playwright.dev"  # where `playwright install chromium` downloads from
@@ -24,26 +24,17 @@ SECONDS = 4
 def check():
     """Raises Problem where a run would fail after minutes for a reason that can be seen now."""
     _room()
-    if not browser() and not _answers(FROM):
+    if not found(_own()) and not _answers(FROM):
         raise Problem("make test", f"there is no Chromium here, and {FROM} does not answer", INSTALL)
 
 
 def fetch():
     """Brings playwright's own Chromium where the machine has none."""
-    if browser():
+    if found(_own()):
         return
     print("Downloading a Chromium for the tests of the built site: 170 MB")
     if subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"]).returncode:
         raise Problem("make test", "the download of Chromium failed (see above)", INSTALL)
-
-
-def browser():
-    """A Chromium: the one that CHROMIUM names, one on PATH, or playwright's own; None where there is none."""
-    if named := os.environ.get("CHROMIUM"):
-        if not shutil.which(named):
-            raise Problem("make test", f"CHROMIUM={named} is no program", INSTALL)
-        return shutil.which(named)
-    return next(filter(None, map(shutil.which, NAMES)), None) or _own()
 
 
 def _own():

@@ -14,26 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from .problems import Problem, line_of, nearest, read_text
-from .schema import (
-    ANY_MACHINE,
-    KINDS,
-    NUMBER,
-    again,
-    broken_bound,
-    format_band,
-    format_number,
-    format_rounded,
-    format_value,
-    read,
-    validated,
-)
-
-# the words that all others use
-__all__ = ["ANY_MACHINE", "KINDS", "broken_bound", "format_band", "format_number", "format_rounded", "format_value"]
+from .schema import ANY_MACHINE, again, read, validated
 
 RESULTS = Path("results")
-SCHEMA_NUMBER = NUMBER
-EXACT = ("derived", "traced", "predicted", "cited")  # the same on every machine
 TOLERANCE = 0.01  # of an exact value, between versions of the libraries
 
 
@@ -86,13 +69,20 @@ def load_all(results=RESULTS):
     return {notebook: sorted(records, key=lambda r: r.date, reverse=True) for notebook, records in found.items()}
 
 
-def prepared(record, results=RESULTS):
+def prepared(record):
     """Where a record goes and its text, if nothing is wrong with it."""
     name = record["machine"]["name"] if "machine" in record else ANY_MACHINE
-    path = Path(results) / record["notebook"] / f"{name}.json"
+    path = RESULTS / record["notebook"] / f"{name}.json"
     text = json.dumps(record | {"seal": seal(record)}, indent=1, ensure_ascii=False) + "\n"
     validated(text, path, "mend the notebook; the stored record is as before")
     return path, text
+
+
+def name_apart(machine):
+    """A machine of another kind may have this one's name in the records already: then this one's gets four digits more."""
+    known = [json.loads(read_text(path)) for path in RESULTS.glob(f"*/{machine['name']}.json")]
+    if any(other["machine"].get("fingerprint") != machine["fingerprint"] for other in known):
+        machine["name"] += f"-{machine['fingerprint'][:4]}"
 
 
 def seal(record):

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import nbformat
 
-from . import compare, freshness, measured_code, records
+from . import compare, freshness, measured_code, records, schema
 from .claims import MIME
 from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stable_ids
 from .problems import Problem, line_of, read_text, shown
@@ -25,18 +25,20 @@ OPENED = {  # the least that start() leaves
 }
 
 
-def record(name, results=records.RESULTS, say=print):
+def record(name, say=print):
     """Executes notebooks/<name>.py, then writes the .ipynb and the records. On any error the old ones stay."""
     notebook = read_source(name)
     _execute(name, notebook, say)
     drop_logs(notebook)
     made = harvest(notebook, FOLDER / f"{name}.py")
-    _refuse_another_result(made, results)
-    _name_apart(made, notebook, results)
-    _store(name, notebook, made, results, say)
+    _refuse_another_result(made)
+    for part in made:
+        if "machine" in part:
+            records.name_apart(part["machine"])  # which is also the one in the output of start()
+    _store(name, notebook, made, say)
 
 
-def exact(name, results=records.RESULTS, say=print):
+def exact(name, say=print):
     """Executes the cells that measure nothing, and stores what they derive, trace and cite. What was measured stays as its run
     left it; where its code has changed since, it is stale from here on."""
     path = FOLDER / f"{name}.py"
@@ -47,15 +49,15 @@ def exact(name, results=records.RESULTS, say=print):
     drop_logs(notebook)
     made = [part for part in harvest(notebook, path) if "machine" not in part]
     _keep_measured(notebook, measuring, nbformat.read(stored, 4) if stored.exists() else None)
-    _store(name, notebook, made, results, say)
+    _store(name, notebook, made, say)
 
 
-def _store(name, notebook, made, results, say):
+def _store(name, notebook, made, say):
     notebook.cells = with_stable_ids(notebook.cells)
     _number(notebook)
     notebook.metadata["evidence"] = {"outputs": outputs_hash(notebook)}
     texts = {FOLDER / f"{name}.ipynb": nbformat.writes(notebook) + "\n"}
-    texts |= dict(records.prepared(part, results) for part in made)
+    texts |= dict(map(records.prepared, made))
     records.write_together(texts)
     count = {key: sum(len(part[key]) for part in made) for key in ("claims", "tables")}
     places = " and ".join(shown(place) for place in list(texts)[1:])
@@ -99,10 +101,10 @@ def _opens(cell):
     return any(MIME["start"] in output.get("data", {}) for output in cell.get("outputs", []))
 
 
-def _refuse_another_result(made, results):
+def _refuse_another_result(made):
     """With the same code and the same versions, what is exact must come out as the project's record has it."""
     for part in made:
-        place = Path(results) / part["notebook"] / f"{records.ANY_MACHINE}.json"
+        place = records.RESULTS / part["notebook"] / f"{records.ANY_MACHINE}.json"
         if "machine" in part or not place.exists():
             continue
         stored = records.load(place)
@@ -112,18 +114,6 @@ def _refuse_another_result(made, results):
             raise Problem(
                 place, f"{said}, with the same code and versions", "find what makes it vary; nothing was written"
             )
-
-
-def _name_apart(made, notebook, results):
-    """A machine of another kind may have this one's name in the records already: then this one's gets four digits more."""
-    for part in made:
-        here = part.get("machine")
-        known = [json.loads(read_text(path)) for path in Path(results).glob(f"*/{here['name']}.json")] if here else []
-        if any(other["machine"].get("fingerprint") != here["fingerprint"] for other in known):
-            here["name"] += f"-{here['fingerprint'][:4]}"
-            for _, _, kind, _, _, output in _left_behind(notebook):
-                if kind == "start":
-                    output[MIME["start"]]["machine"]["name"] = here["name"]
 
 
 def outputs_hash(notebook):
@@ -143,7 +133,7 @@ def drop_logs(notebook):
             cell.outputs = [output for output in cell.outputs if output.get("text", " ")]
 
 
-def recompute(name, results=records.RESULTS, say=print):
+def recompute(name, say=print):
     """Executes the cells that measure nothing; what they derive, trace and cite must be what the project's record says.
 
     Returns the number of figures compared. Raises Problem at the first that differs or does not come.
@@ -152,7 +142,7 @@ def recompute(name, results=records.RESULTS, say=print):
     notebook = read_source(name)
     _execute_exact(name, notebook, say)
     exact = next((part for part in harvest(notebook, path) if "machine" not in part), {"claims": {}, "tables": {}})
-    place = Path(results) / name / f"{records.ANY_MACHINE}.json"
+    place = records.RESULTS / name / f"{records.ANY_MACHINE}.json"
     again = f"mend the notebook, or if the change is meant run `make exact NOTEBOOKS={name}`"
     stored = records.load(place).data if place.exists() else {"claims": {}, "tables": {}}
     for said in unlike(exact, stored):
@@ -175,24 +165,27 @@ def unlike(made, stored):
                 yield f"{collection[:-1]} {key}{place and f', {place}'}: this run gives {here}, the record says {there}"
 
 
-def verify(name, results=records.RESULTS, say=print):
+def verify(name, say=print):
     """Executes a notebook without storing anything, past what fails: a `compare.Row` for every figure of this run and of the
-    records."""
+    records, and one for the first cell that raised."""
     notebook, path = read_source(name), FOLDER / f"{name}.py"
     _execute(name, notebook, say, go_on=True)
     parts = harvest(notebook, path)
     made = {key: {name: data for part in parts for name, data in part[key].items()} for key in ("claims", "tables")}
     here = next((part["machine"] for part in parts if "machine" in part), None)
-    stored = records.load_all(results).get(name, [])
-    return list(compare.rows(made, stored, here, _first_error(notebook) or compare.NOT_LEFT))
+    stored = records.load_all().get(name, [])
+    number, said = _first_error(notebook)
+    found = list(compare.rows(made, stored, here, f"cell {number} {said}" if said else compare.NOT_LEFT))
+    return [compare.raised(number, said), *found] if said else found
 
 
 def _first_error(notebook):
+    """(number of the first cell that raised, what it raised); (0, "") where none did."""
     for number, cell in enumerate(notebook.cells, 1):
         for output in cell.get("outputs", []):
             if output.output_type == "error":
-                return f"cell {number} raised {output.ename}: {' '.join(output.evalue.split())}"[:160]
-    return None
+                return number, f"raised {output.ename}: {' '.join(output.evalue.split())}"[:160]
+    return 0, ""
 
 
 def harvest(notebook, path):
@@ -200,7 +193,7 @@ def harvest(notebook, path):
     this machine measured. A part that holds nothing is left out."""
     found = {"start": {}, "claim": {}, "table": {}}
     hashes, code = measured_code.hashes(notebook), {"claims": {}, "tables": {}}
-    for number, cell, kind, key, data, _ in _left_behind(notebook):
+    for number, cell, kind, key, data in _left_behind(notebook):
         if key in found[kind]:
             what = "two runs are opened" if kind == "start" else f"two {kind}s of the name {key}"
             fix = "call start() once" if kind == "start" else "give one of them another name"
@@ -222,7 +215,7 @@ def assembled(name, opened, found, source, code=None):
     """The records of one run: what start() left, {"claim": {name: data}, "table": {name: data}}, and the hashes of its code.
     Without `code`, the hashes behind each measured figure, whoever takes the record in adds them (`contributions`)."""
     common = {
-        "schema": records.SCHEMA_NUMBER,
+        "schema": schema.NUMBER,
         "notebook": name,
         "source": source,
         "date": opened["date"],
@@ -255,14 +248,14 @@ def _opened(starts, path):
 
 
 def _left_behind(notebook):
-    """What the cells left for the record: cell number, cell, kind, name, data, and what the cell shows."""
+    """What the cells left for the record: cell number, cell, kind, name and data."""
     for number, cell in enumerate(notebook.cells, 1):
         for output in cell.get("outputs", []):
             for kind, mime in MIME.items():
                 if data := dict(output.get("data", {}).get(mime, {})):
                     if kind == "table":
                         data["columns"] = dict(data["columns"])
-                    yield number, cell, kind, data.pop("name", kind), data, output["data"]
+                    yield number, cell, kind, data.pop("name", kind), data
 
 
 def _closes(cell):

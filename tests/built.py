@@ -47,6 +47,15 @@ def build(folder, source=ROOT):
     )
 
 
+def differences(one, other):
+    """The files that are not the same, to the byte, in two folders."""
+    found = [
+        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (one, other)
+    ]
+    return sorted(name for name in found[0].keys() | found[1].keys() if found[0].get(name) != found[1].get(name))
+
+
 @cache
 def parsed_file(path):
     """A page, without the colors of its code: half of the elements, which carry nothing but their class."""

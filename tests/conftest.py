@@ -197,7 +197,6 @@ def machine_of_the_tests(monkeypatch):
     monkeypatch.setattr(machine, "describe", lambda: dict(MACHINE))
     monkeypatch.setattr(machine, "software", lambda packages=(): dict(SOFTWARE))
     monkeypatch.setattr(claims, "_run", {"notebook": None, "names": set()})
-    monkeypatch.delenv("EVIDENCE_VERIFY", raising=False)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import yaml
 from dryrun import hardware
 
 from ..problems import nearest
-from ..records import format_number
+from ..schema import format_number
 from .context import html
 
 NOTHING = "–"
@@ -34,16 +34,11 @@ COLUMNS = {
     "bandwidth": Column("Bandwidth", "GB/s", _of("bandwidth")),
     "half": Column("16-bit products", "TFLOP/s", lambda row: row.half_value),
     "fp8": Column("fp8 products", "TFLOP/s", _of("fp8")),
-    "int8": Column("int8 products", "TOP/s", _of("int8")),
     "fp32": Column("fp32", "TFLOP/s", _of("fp32")),
     "balance": Column("Balance", "FLOPs per byte", lambda row: row.flop_per_byte),
-    "reads": Column("Reads of all its memory", "per second", lambda row: row.reads_per_second),
-    "l2": Column("L2", "MB", _of("l2")),
-    "units": Column("Multiprocessors", "", _of("units")),
     "link": Column("Link to other GPUs", "", _of("link")),
     "link_rate": Column("One way, all links", "GB/s", _of("link_per_direction")),
     "host": Column("Link to the host", "", _of("host_link")),
-    "form": Column("Form", "", _of("form_factor")),
     "power": Column("Power", "W", _of("tdp")),
     "year": Column("Year", "", _of("release_year")),
 }

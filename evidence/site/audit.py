@@ -1,4 +1,4 @@
-"""`make audit`: what a reader gets, page by page, and whether it holds the bars: weight, hosts, accessibility, repeatability.
+"""`make audit`: what a reader gets, page by page, and whether it holds the bars: weight, hosts, accessibility.
 
 Chromium counts what a first visit fetches, axe-core and Lighthouse judge the page. Performance is reported and no gate,
 because it depends on the machine. The site is built for this, from the working directory, in processes of their own.
@@ -20,7 +20,6 @@ from .browser import LOOKS, Host, Visit, chromium, executable, violations
 KILOBYTE = 1000
 # gzipped, a first visit; a notebook's less its figures; the search's when it opens; the planner's with Python for the browser
 OVERVIEW, GUIDE, NOTEBOOK, LEDGER, SEARCH, PLANNER = (size * KILOBYTE for size in (52, 95, 72, 80, 200, 13_000))
-RUNS = 5  # of Lighthouse, of which the median counts for performance
 GATES = {"accessibility": "a11y", "best-practices": "best", "seo": "SEO"}  # which must be 100
 LIGHTHOUSE = Path(".venv/lighthouse/node_modules/lighthouse/cli/index.js")
 
@@ -32,7 +31,7 @@ def bar(page):
     return {"": OVERVIEW, "evidence/ledger/": LEDGER, "your-model/": PLANNER}.get(page, GUIDE)
 
 
-def audit(runs=RUNS, only=(), say=print):
+def audit(runs, only, say):
     """Prints the table; returns what broke a bar."""
     folder = Path(tempfile.mkdtemp(prefix="audit-"))
     try:
@@ -41,8 +40,7 @@ def audit(runs=RUNS, only=(), say=print):
             port = free.getsockname()[1]
         build(folder / "site", SITE_URL=f"http://127.0.0.1:{port}/below/a/path/")
         with Host(folder / "site", port=port) as host, chromium() as browser:
-            broken = list(pages(browser, host, runs, only, say))
-        return broken + list(builds(folder, say))
+            return list(pages(browser, host, runs, only, say))
     finally:
         shutil.rmtree(folder)
 
@@ -106,15 +104,6 @@ def lighthouse(address, runs):
     return {key: scores[key] for key in GATES} | {"performance": statistics.median(performance)}
 
 
-def builds(folder, say):
-    """Builds the site twice; yields each file in which the two differ."""
-    for number in range(2):
-        build(folder / f"build{number}")
-    differ = differences(folder / "build0", folder / "build1")
-    say(f"built twice: {len(differ) or 'no'} file{'s' * (len(differ) != 1)} differ{'s' * (len(differ) == 1)}")
-    yield from (f"built twice, {name} differs" for name in differ)
-
-
 def build(folder, **environment):
     """Builds the site in a process of its own."""
     kept = {name: value for name, value in os.environ.items() if name != "SITE_URL"}
@@ -126,12 +115,3 @@ def build(folder, **environment):
     )
     if done.returncode:
         raise RuntimeError(f"mkdocs build --strict failed\n{done.stdout}{done.stderr}")
-
-
-def differences(one, other):
-    """The files that are not the same, to the byte, in two folders."""
-    found = [
-        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (one, other)
-    ]
-    return sorted(name for name in found[0].keys() | found[1].keys() if found[0].get(name) != found[1].get(name))

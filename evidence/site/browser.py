@@ -115,14 +115,19 @@ def _content(file):
     return body, gzip.compress(body, 6, mtime=0) if COMPRESSED.search(kind) else b"", kind
 
 
-def executable(own=None):
-    """Where the browser is: what CHROMIUM names, else one on PATH, else playwright's own. None there is a Problem."""
+def found(own=None):
+    """A Chromium: the one that CHROMIUM names, one on PATH, or playwright's own; None where there is none."""
     named = os.environ.get("CHROMIUM")
-    found = [shutil.which(named)] if named else [*map(shutil.which, NAMES), own if own and Path(own).exists() else None]
-    path = next(filter(None, found), None)
+    if named and not shutil.which(named):
+        raise Problem("evidence/site/browser.py", f"CHROMIUM={named} is no program", INSTALL)
+    return shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), own)
+
+
+def executable(own=None):
+    """The same, and none is a Problem."""
+    path = found(own if own and Path(own).exists() else None)
     if not path:
-        what = f"CHROMIUM={named} is no program" if named else "there is no Chromium on this machine"
-        raise Problem("evidence/site/browser.py", what, INSTALL)
+        raise Problem("evidence/site/browser.py", "there is no Chromium on this machine", INSTALL)
     return path
 
 

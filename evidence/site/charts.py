@@ -11,7 +11,7 @@ from html import escape
 
 import pygal
 
-from ..records import format_number
+from ..schema import format_number
 
 MARKS = ("line", "bar", "area", "agreement")
 WIDTHS = (680, 340)

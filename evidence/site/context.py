@@ -7,7 +7,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .. import cited, freshness, records
 from ..problems import Problem, line_of, read_text
-from ..records import find, format_band, format_number, format_rounded, format_value
+from ..records import find
+from ..schema import format_band, format_number, format_rounded, format_value
 from . import commits
 
 NOT_APPLICABLE = "does not apply"

@@ -9,7 +9,7 @@ from pymdownx.superfences import SuperFencesException
 
 from .. import cited
 from ..problems import nearest, read_text
-from ..records import format_number, format_value
+from ..schema import format_number, format_value
 from . import accelerators, charts, diagrams
 from .context import NOT_APPLICABLE, alternatives, html, rows_of, versions
 from .redirects import DOCS, address

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 from markdown.extensions.toc import slugify
 
@@ -11,8 +12,8 @@ from .prose import INLINE_CODE, blocks, paragraphs, without
 TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
 LINK = re.compile(rf"(?<!!)\[[^\]]*\]\(\s*{TARGET}\)|^[^\S\n]*\[(?!\^)[^\]]+\]:[^\S\n]*(?=\S){TARGET}$", re.M)
 SAYS_NOTHING = re.compile(r"(?<!!)\[(click here|continue|go|here|learn more|link|more|page|read more|start|this)\]\(", re.I)
-IMAGE = re.compile(r"!\[(?P<words>[^\]]*)\]\(\s*<?(?P<file>[^)\s>]*)[^)]*\)|<img\b(?P<tag>[^>]*)>", re.I)
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
+DOCS = Path("docs")
 SECTION = re.compile(r"^#{2,3}\s+(.+)")
 
 
@@ -21,15 +22,15 @@ def anchors_of(page):
     return [name for block in blocks(read_text(page)) if block.language is None for name in ANCHOR.findall(block.text)]
 
 
-def check(path, block, docs):
+def check(path, block):
     """Links that lead nowhere, from one block of prose."""
     for line, target, anchor in targets(block.text):
         number = block.line + line
         file = path.parent / target if target else path
         if file.suffix == ".ipynb":  # the notebooks stand beside docs/, and their pages below it
-            file = docs.parent / os.path.relpath(file, docs)
+            file = DOCS.parent / os.path.relpath(file, DOCS)
         if not file.exists():
-            known = [os.path.relpath(other, path.parent) for other in docs.rglob("*.md")]
+            known = [os.path.relpath(other, path.parent) for other in DOCS.rglob("*.md")]
             yield Problem(path, f"there is no {target}{nearest(target, known)}", "correct the link", number)
         elif anchor and file.suffix == ".md":
             anchors = anchors_of(file)
@@ -45,22 +46,6 @@ def check_words(path, block):
         for match in SAYS_NOTHING.finditer(found):
             number = block.line + line + found.count("\n", 0, match.start())
             yield Problem(path, f"a link called {match[1]!r} does not say where it leads", "link words that do", number)
-
-
-def check_images(path, block):
-    """Images without a text for who cannot see them, and images that are not there."""
-    for line, paragraph in paragraphs(block.text):
-        found = without(INLINE_CODE, paragraph)
-        for match in IMAGE.finditer(found):
-            number = block.line + line + found.count("\n", 0, match.start())
-            tag = match["tag"]
-            if tag is None and not match["words"].strip() or tag is not None and not re.search(r"\balt\s*=", tag, re.I):
-                where = "in its brackets" if tag is None else 'in alt="..."'
-                yield Problem(path, f"an image without a text, {match[0].strip()}", f"say {where} what it shows, for who cannot see it", number)
-            file = match["file"] if tag is None else (re.findall(r"\bsrc\s*=\s*[\"']?([^\s\"'>]+)", tag, re.I) or [""])[0]
-            if ":" not in file and not (path.parent / file.partition("#")[0]).is_file():
-                beside = [os.path.relpath(other, path.parent) for other in path.parent.rglob("*.*") if other.suffix in (".png", ".svg", ".jpg", ".webp")]
-                yield Problem(path, f"there is no image {file}{nearest(file, beside)}", "correct the path, which begins at the page's folder", number)
 
 
 def targets(text):

@@ -4,13 +4,11 @@
 - a claim, table or column that no record has, or a claim that no page shows (here, record_blocks.py)
 - a unit typed after a claim that shows it (here), and two claims of a table in each other's rows (swaps.py)
 - a record that was edited by hand
-- a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor, an image without a
-  text or a file (links.py)
+- a link to a page, notebook or anchor of ours that does not exist, a section without a written anchor (links.py)
 - code that is no included snippet, a snippet or region that is gone, a snippet that no page includes (snippets.py)
 """
 
 import re
-from pathlib import Path
 
 import yaml
 
@@ -34,28 +32,26 @@ from . import (
     swaps,
 )
 
-DOCS, SNIPPETS = Path("docs"), Path("snippets")
 
-
-def check(docs=DOCS, snippet_folder=SNIPPETS, results=records.RESULTS):
+def check():
     """All findings in the pages, as a list of Problems."""
-    found = cited.with_cited(records.load_all(results), results)
+    found = cited.with_cited(records.load_all())
     if not found:
-        return [Problem(results, "there is no record", "run `make record`")]
-    sources = sorted(Path(docs).rglob("*.md"))
+        return [Problem(records.RESULTS, "there is no record", "run `make record`")]
+    sources = sorted(links.DOCS.rglob("*.md"))
     if not sources:
-        return [Problem(docs, "there is no page", "run from the root of the repository")]
+        return [Problem(links.DOCS, "there is no page", "run from the root of the repository")]
     problems, used, included = [], set(), set()
     for path in sources:
         text = read_text(path)
         problems += _front_matter(path, text)
         for block in prose.blocks(text):
-            problems += _block(path, block, found, used, included, Path(docs), Path(snippet_folder))
-        problems += snippets.check_indented(path, text, snippet_folder)
+            problems += _block(path, block, found, used, included)
+        problems += snippets.check_indented(path, text)
     problems += _unused_claims(found, used)
     problems += filter(None, (records.changed_by_hand(record) for kept in found.values() for record in kept if not cited.is_cited(record)))
-    problems += snippets.check_unused(Path(snippet_folder), included)
-    problems += check_comments(snippet_folder)
+    problems += snippets.check_unused(included)
+    problems += check_comments()
     return problems
 
 
@@ -86,9 +82,9 @@ def check_notebook_prose(path, notebook):
             yield from figures.problems_of_comments(path, cell.source, ".py", first, fix)
 
 
-def check_comments(folder=SNIPPETS):
+def check_comments():
     """Figures typed into the comments of snippets."""
-    for path in sorted(Path(folder).rglob("*")):
+    for path in sorted(snippets.SNIPPETS.rglob("*")):
         if path.suffix in (".py", ".sh", ".yaml", ".yml"):
             fix = "leave it to the page, where it is a claim"
             yield from figures.problems_of_comments(path, read_text(path), path.suffix, 1, fix)
@@ -107,7 +103,7 @@ def _front_matter(path, text):
     yield from figures.problems(path, head, 1, "leave it to the page, where it is a claim")
 
 
-def _block(path, block, found, used, included, docs, snippet_folder):
+def _block(path, block, found, used, included):
     if not block.closed:
         yield Problem(path, "this block has no end", "close it by a fence as long as the first", block.line)
     elif block.language is None:
@@ -117,14 +113,13 @@ def _block(path, block, found, used, included, docs, snippet_folder):
         yield from _claims(path, block, found, used)
         yield from swaps.check(path, block, found)
         yield from links.check_sections(path, block)
-        yield from links.check(path, block, docs)
+        yield from links.check(path, block)
         yield from links.check_words(path, block)
-        yield from links.check_images(path, block)
-        yield from snippets.check_html(path, block, snippet_folder)
+        yield from snippets.check_html(path, block)
     elif block.language in record_blocks.NAMES:
         yield from record_blocks.check(path, block, found)
     else:
-        yield from snippets.check(path, block, snippet_folder, included)
+        yield from snippets.check(path, block, included)
 
 
 def _claims(path, block, found, used):

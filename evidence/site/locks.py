@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ..notebooks import project
-from ..problems import Problem, line_of, nearest, read_text
+from ..problems import Problem, nearest, read_text
 
 FOLDER = Path("requirements")
 NOT_LOCKED = re.compile(r"^NOT_LOCKED\s*:=\s*(.*)$", re.M)
@@ -32,7 +32,7 @@ def check(folder=FOLDER, makefile=Path("Makefile")):
             problems.append(Problem(source, f"{lock.name} is missing", FIX))
             continue
         problems += _lock(source, lock, free)
-    return [*problems, *_pins(folder, makefile)]
+    return [*problems, *_pins(folder)]
 
 
 def requirements(source):
@@ -65,8 +65,8 @@ def _lock(source, lock, free):
             yield Problem(file, f"{lock.name} lacks {wanted.name}{nearest(name, locked)}", FIX, number)
 
 
-def _pins(folder, makefile):
-    """The same package pinned in pyproject.toml, the Makefile and the lists has one version."""
+def _pins(folder):
+    """The same package pinned in pyproject.toml and the lists has one version."""
     pins = {}
     for text in project()["optional-dependencies"]["examples"]:
         wanted = Requirement(text)
@@ -78,8 +78,3 @@ def _pins(folder, makefile):
             if ours and not theirs.specifier.contains(ours[0], prereleases=True):
                 what = f"{wanted} here, and {text} in {other}"
                 yield Problem(file, what, "write one version in both", number)
-        if not isinstance(wanted, str) and wanted.name == "torch" and Path(makefile).is_file():
-            made = re.search(r"^TORCH\s*:=\s*(\S+)", read_text(makefile), re.M)
-            if made and str(wanted) != made[1]:
-                line = line_of(read_text(makefile), made[0])
-                yield Problem(makefile, f"{made[1]} here, and {wanted} in {file}", "write one version in both", line)

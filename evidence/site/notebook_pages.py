@@ -121,12 +121,6 @@ def _numbers_right(output):
     return f'<div class="scroll">{soup}</div>'
 
 
-def _shown_above(result, cell):
-    """Whether a cell's result is the value of a claim in it, which `claim` has shown already."""
-    claims = [output.get("data", {}).get(MIME["claim"], {}) for output in cell.outputs]
-    return result.data["text/plain"] in [str(claim.get("value")) for claim in claims]
-
-
 def _refuse(error):
     raise ValueError(f"the stored output is an error: {error}")
 
@@ -143,7 +137,6 @@ EXPORTER = TemplateExporter(
         "numbers_right": _numbers_right,
         "of_every_notebook": _of_every_notebook,
         "refuse": _refuse,
-        "shown_above": _shown_above,
         "without_bound": _without_bound,
     },
 )

@@ -26,17 +26,15 @@ class Notes(Postprocessor):
         plain = [unescape(re.sub(r"<[^>]*>", "", line)) for line in lines]
         about = [unescape(code) for code in ABOUT.findall(notes)]
         if len(about) < notes.count("<li>"):
-            raise self._problem("a note that does not begin with the code it is about", "begin it with `code`", "")
+            what = "a note that does not begin with the code it is about"
+            raise self.md.evidence.problem(what, "begin it with `code`", 'class="notes"')
         for number, code in enumerate(about, 1):
             place = next((place for place, line in enumerate(plain) if code in line), None)
             if place is None:
                 what = f"a note about {code!r}, which is not in the block above it{nearest(code, plain)}"
-                raise self._problem(what, "quote a part of one of its lines", code)
+                raise self.md.evidence.problem(what, "quote a part of one of its lines", code)
             lines[place] += f' <b class="note" aria-hidden="true" data-search-exclude>{number}</b>'
         return match[0].replace(match[1], "\n".join(lines), 1)
-
-    def _problem(self, what, fix, fragment):
-        return self.md.evidence.problem(what, fix, fragment or 'class="notes"')
 
 
 class NotesExtension(Extension):

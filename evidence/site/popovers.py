@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-from ..records import format_number, format_value
+from ..schema import format_number, format_value
 from .context import NOT_APPLICABLE, alternatives, html, shown_value, versions
 
 KIND_MEANS = {
@@ -38,12 +38,12 @@ class Popovers(Treeprocessor):
             return
         runs = self.context.shown_runs(used.values())
         foot = etree.SubElement(root, "div", {"class": "evidence-foot", "id": "runs", "data-search-exclude": ""})
-        foot.text = self._stored(html("foot.html", runs=[_run(self.context, run) for run in runs]))
+        foot.text = self.md.htmlStash.store(html("foot.html", runs=[_run(self.context, run) for run in runs]))
         popovers = [popover(self.context, identifier, *claim) for identifier, claim in used.items()]
         kinds = sorted({self.context.find(*claim)[0][1]["kind"] for claim in used.values()})
         described = "".join(f"<p id=kind-{kind}>{kind}: where this figure comes from</p>" for kind in kinds)
         hidden = f"<div hidden data-search-exclude>{described}</div>"
-        etree.SubElement(root, "p").text = self._stored("".join([*popovers, hidden]))
+        etree.SubElement(root, "p").text = self.md.htmlStash.store("".join([*popovers, hidden]))
         title = root.find("h1")
         if title is not None:
             line = _verified(self.context, runs)
@@ -53,9 +53,6 @@ class Popovers(Treeprocessor):
                 _after_dot(line, etree.Element("a", {"href": f"{self.context.colab}{notebook}.ipynb"}), "Open in Colab")
             mark = _after_dot(line, etree.Element("span", {"class": "claim-mark"}), "Dotted")
             mark.tail = " figures open their source"
-
-    def _stored(self, text):
-        return self.md.htmlStash.store(text)
 
 
 def _after_dot(line, element, text):

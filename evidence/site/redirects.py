@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from ..problems import Problem, line_of, nearest, read_text
-from .links import anchors_of
+from .links import DOCS, anchors_of
 
-FILE, DOCS = Path("redirects.yml"), Path("docs")
+FILE = Path("redirects.yml")
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -32,7 +32,7 @@ PAGE = """<!doctype html>
 
 
 def load(path=FILE):
-    """{old address: (page, anchor, page that is to come)} with empty strings for what a line leaves out."""
+    """{old address: (page, anchor or nothing)}"""
     if not Path(path).is_file():
         return {}
     text = read_text(path)
@@ -44,17 +44,16 @@ def load(path=FILE):
         raise Problem(path, "not a list of addresses and pages", "write `old: page.md` lines")
     found = {}
     for old, value in entries.items():
-        target, _, coming = value.partition(", until ")
-        page, _, anchor = target.partition("#")
-        found[old] = (page, anchor, coming)
+        page, _, anchor = value.partition("#")
+        found[old] = (page, anchor)
     return found
 
 
 def check(path=FILE, docs=DOCS):
-    """Every target that is gone, and every page that has come since."""
+    """Every target that is gone."""
     known = [page.relative_to(docs).as_posix() for page in Path(docs).rglob("*.md")]
     text = read_text(path) if Path(path).is_file() else ""
-    for old, (page, anchor, coming) in load(path).items():
+    for old, (page, anchor) in load(path).items():
         line = line_of(text, f"{old}:")
         if page not in known:
             fix = "name the page that has its answer now"
@@ -62,9 +61,6 @@ def check(path=FILE, docs=DOCS):
         elif anchor and anchor not in (anchors := anchors_of(Path(docs, page))):
             what = f"{old} leads to {page}#{anchor}, and that section is gone{nearest(anchor, anchors)}"
             yield Problem(path, what, f"correct it, or give a heading there {{ #{anchor} }}", line)
-        if coming in known:
-            fix = f"write `{old}: {coming}`, with the section that has its answer if there is one"
-            yield Problem(path, f"{old} waits for {coming}, which is there", fix, line)
 
 
 def address(page):
@@ -76,7 +72,7 @@ def address(page):
 
 def write(site, site_url, path=FILE):
     """Puts the pages into the built site."""
-    for old, (page, anchor, _) in load(path).items():
+    for old, (page, anchor) in load(path).items():
         for file in (Path(site, f"{old}.html"), Path(site, old, "index.html")):
             if not file.exists():
                 up = "../" * (len(file.relative_to(site).parts) - 1) or "./"

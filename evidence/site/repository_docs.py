@@ -7,7 +7,6 @@ from ..problems import Problem, nearest, read_text
 from . import figures, links, prose
 
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md")
-MAKEFILE = Path("Makefile")
 TARGET = re.compile(r"^([a-z][\w-]*):(?!=)", re.M)
 MAKE = re.compile(r"(?:^|[\s`(;&|])(?:[A-Z_]+=\S+\s+)*make\s+((?:[A-Z_]+=(?:\"[^\"]*\"|\S+)\s+)*)([a-z][\w-]*)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -30,9 +29,10 @@ ROOT_FILE = re.compile(r"[A-Za-z][\w.-]*\.(?:md|toml|yml|txt)|Makefile|LICENSE")
 ANY = re.compile(r"[<>*{}$…]|\.\.\.")  # stands for any name
 
 
-def check(docs=Path("docs"), snippets=Path("snippets"), makefile=MAKEFILE):
+def check():
     """All findings, as a list of Problems."""
-    commands = set(TARGET.findall(read_text(makefile))) if Path(makefile).is_file() else set()
+    makefile = Path("Makefile")
+    commands = set(TARGET.findall(read_text(makefile))) if makefile.is_file() else set()
     problems = []
     for path in map(Path, ROOT_PAGES):
         if not path.is_file():
@@ -44,10 +44,10 @@ def check(docs=Path("docs"), snippets=Path("snippets"), makefile=MAKEFILE):
         for block in prose.blocks(text):
             if block.language is None:
                 problems += figures.problems(path, block.text, block.line, fix)
-    for path in sorted(Path(docs).rglob("*.md")):
+    for path in sorted(links.DOCS.rglob("*.md")):
         text = read_text(path)
         problems += [*_commands(path, text, commands), *_files(path, text)]
-    for path in [*sorted(Path(snippets).rglob("*.sh")), *sorted(Path(".github", "workflows").glob("*.y*ml"))]:
+    for path in [*sorted(Path("snippets").rglob("*.sh")), *sorted(Path(".github", "workflows").glob("*.y*ml"))]:
         problems += _commands(path, read_text(path), commands)
     return problems
 

@@ -65,7 +65,7 @@ def slim(index, path=redirects.FILE):
 
 
 def _moved(path):
-    for old, (page, anchor, _) in redirects.load(path).items():
+    for old, (page, anchor) in redirects.load(path).items():
         yield old.lower(), redirects.address(page) + (anchor and f"#{anchor}")
 
 

@@ -1,6 +1,7 @@
 """Code on a page is a snippet: a file of snippets/, or a region of one, which a test can run."""
 
 import re
+from pathlib import Path
 
 from ..problems import Problem, line_of, nearest, read_text
 from .prose import INLINE_CODE, blocks, without
@@ -10,25 +11,25 @@ INCLUDE = re.compile(r'^[\s>]*--8<-- "([^":]+)(?::([\w-]+))?"\s*$')
 MESSAGES = "messages.txt"  # of each guide: what programs and libraries say, one region each
 RAW_CODE = re.compile(r"<(pre|code|samp|kbd|script|style)\b", re.I)
 CONTAINER = re.compile(r"\s*(?:[-*+]\s|\d+[.)]\s|!!!|\?\?\?|===|\[\^[^\]]+\]:|:\s{3})")
-FIX = 'put it into {}/ and include it: --8<-- "guide/file:region"'
+SNIPPETS = Path("snippets")
+FIX = 'put it into snippets/ and include it: --8<-- "guide/file:region"'
 
 
-def check(path, block, snippets, included):
+def check(path, block, included):
     """What is wrong with a fenced block. Adds the (snippet, region or None) that it includes to `included`."""
     for number, line in enumerate(block.lines, block.line + 1):
         match = INCLUDE.match(line)
         if match:
-            yield from _include(path, number, *match.groups(), snippets, included)
+            yield from _include(path, number, *match.groups(), included)
         elif line.strip():
-            what = f"a code block that is not a snippet: {line.strip()[:60]}"
-            yield Problem(path, what, FIX.format(snippets), number)
+            yield Problem(path, f"a code block that is not a snippet: {line.strip()[:60]}", FIX, number)
             return
 
 
-def _include(path, number, name, region, snippets, included):
-    file = snippets / name
+def _include(path, number, name, region, included):
+    file = SNIPPETS / name
     if not file.is_file():
-        known = [other.relative_to(snippets).as_posix() for other in snippets.rglob("*") if other.is_file()]
+        known = [other.relative_to(SNIPPETS).as_posix() for other in SNIPPETS.rglob("*") if other.is_file()]
         what = f"there is no snippet {name}{nearest(name, known)}"
         yield Problem(path, what, f"add {file.as_posix()}, or correct the name", number)
         return
@@ -43,15 +44,15 @@ def _include(path, number, name, region, snippets, included):
         yield Problem(path, what, fix, number)
 
 
-def check_html(path, block, snippets):
+def check_html(path, block):
     """Code written as HTML, in prose."""
     text = without(INLINE_CODE, block.text)
     for match in RAW_CODE.finditer(text):
         number = block.line + text.count("\n", 0, match.start())
-        yield Problem(path, f"<{match[1]}> in a page", FIX.format(snippets), number)
+        yield Problem(path, f"<{match[1]}> in a page", FIX, number)
 
 
-def check_indented(path, text, snippets):
+def check_indented(path, text):
     """Lines of a page that Markdown takes for code because they are indented."""
     prose = {
         n: line for block in blocks(text) if block.language is None for n, line in enumerate(block.lines, block.line)
@@ -68,15 +69,14 @@ def check_indented(path, text, snippets):
         outer, holds = before[-1] if before else (0, False)
         is_code = (after_blank or in_code) and indent >= outer + (8 if holds else 4)
         if is_code and not in_code:
-            what = f"an indented code block that is not a snippet: {line.strip()[:60]}"
-            yield Problem(path, what, FIX.format(snippets), number)
+            yield Problem(path, f"an indented code block that is not a snippet: {line.strip()[:60]}", FIX, number)
         if not is_code:
             before.append((indent, bool(CONTAINER.match(line))))
         after_blank, in_code = number + 1 not in prose, is_code
 
 
-def check_unused(snippets, included):
-    for file in sorted(snippets.rglob("*")):
+def check_unused(included):
+    for file in sorted(SNIPPETS.rglob("*")):
         if not file.is_file() or "__pycache__" in file.parts or (file, None) in included:
             continue
         shown = {region for name, region in included if name == file}

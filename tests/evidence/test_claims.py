@@ -179,34 +179,3 @@ def test_a_table_leaves_its_columns_in_order_and_shows_missing_cells(shown):
     data = shown[0].data
     assert list(data["columns"]) == ["batch", "peak"] and data["rows"] == [[1, None]]
     assert repr(shown[0]) == "Peak by batch\nBatch | Peak, GiB\n1 | –"
-
-
-class TestVerify:
-    """Under EVIDENCE_VERIFY, a traced or derived value must be the one of the record."""
-
-    AGAIN = "if the change is meant, make the record again with `make record NOTEBOOKS=tiny`"
-
-    @pytest.fixture(autouse=True)
-    def verify(self, repository, shown, monkeypatch):
-        monkeypatch.setenv("EVIDENCE_VERIFY", "results")
-
-    def test_the_same_value_holds_and_so_does_one_within_a_hundredth(self):
-        assert claim("peak-memory", SENTENCE, 12.6, "GiB", kind="traced", at_most=13) is None
-
-    def test_a_different_traced_value_names_claim_both_values_record_and_fix(self):
-        refused("peak-memory: this run gives 12.7, the record says 12.5", "peak-memory", SENTENCE, 12.7, kind="traced", at_most=13)
-        refused("says 12.5: " + self.AGAIN, "peak-memory", SENTENCE, 12.7, kind="derived", at_most=13)
-
-    def test_a_measured_value_may_differ(self):
-        assert claim("step-speed", SENTENCE, 9, "x", kind="measured", at_least=1.1) is None
-
-    def test_an_exact_claim_that_the_record_does_not_hold_is_refused(self):
-        refused("new-claim: exact.json does not hold this figure", "new-claim", SENTENCE, 1, kind="traced", at_least=0)
-
-    def test_a_different_cell_of_a_table_names_row_and_column(self):
-        columns, rows = {"batch": "Batch size", "plain": "Plain, GiB"}, [{"batch": 1, "plain": 3.5}]
-        refused("by-batch, row 1, plain: this run gives 3.5, the record says 3: ", "by-batch", "Title", columns, rows, kind="traced", call=table)
-
-    def test_nothing_is_compared_without_the_variable(self, monkeypatch):
-        monkeypatch.delenv("EVIDENCE_VERIFY")
-        assert claim("peak-memory", SENTENCE, 9, "GiB", kind="traced", at_most=13) is None

@@ -195,8 +195,7 @@ def packages(tmp_path, monkeypatch):
     for name, version in {"accelerate": "1.14.0", "mine": "5.15.0", "matplotlib": "3.10.0"}.items():
         made.put(name, version)
     made.put("evidence_of_colab", "0.1.0")
-    for variable in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
-        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("EVIDENCE_RUN", raising=False)
     monkeypatch.setattr(session, "OURS", "evidence_of_colab")
     monkeypatch.setattr(session, "has", lambda name: name != "torchao" and bool(session._version(name)))
     monkeypatch.setattr(session, "_replaced", set())
@@ -244,10 +243,9 @@ def test_a_package_that_something_else_replaced_after_its_import_stops_it_too(pa
 
 
 def test_in_a_checkout_and_in_a_run_of_the_project_packages_stay_as_they_are(packages, monkeypatch):
-    for name in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
-        monkeypatch.setenv(name, "tiny")
-        session.prepare(PINS)
-        monkeypatch.delenv(name)
+    monkeypatch.setenv("EVIDENCE_RUN", "tiny")
+    session.prepare(PINS)
+    monkeypatch.delenv("EVIDENCE_RUN")
     monkeypatch.setattr(session, "OURS", "no-such-package")
     session.prepare(PINS)
     assert packages.asked == []
@@ -317,8 +315,7 @@ def test_a_short_cell_says_nothing(capsys):
 
 def test_a_run_of_the_project_itself_has_no_such_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: "a reader's"))
-    for name in ("EVIDENCE_RUN", "EVIDENCE_VERIFY"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("EVIDENCE_RUN", raising=False)
     assert session.readers_session() == "a reader's"
     monkeypatch.setenv("EVIDENCE_RUN", "tiny")
     assert session.readers_session() is None

@@ -75,6 +75,14 @@ def test_a_figure_that_the_notebook_has_no_more_is_not_reached(repository):
     assert says(verified(repository)["peak-memory"], "12.5\u00a0GiB", "", "–", "not reached", compare.NOT_LEFT)
 
 
+def test_what_only_another_machine_measured_does_not_apply_where_every_cell_ran(repository):
+    published = runs.records.load_all()["tiny"]
+    made = {"claims": {}, "tables": {}}
+    for missing, verdict in ((compare.NOT_LEFT, "does not apply"), ("cell 4 raised", "not reached")):
+        found = {row.name: row for row in compare.rows(made, published, missing=missing)}
+        assert found["step-speed"].verdict == verdict and found["peak-memory"].verdict == "not reached"
+
+
 def test_of_several_published_machines_the_one_like_this_is_shown(repository):
     def gpu(data):
         data["machine"] |= {"name": "nvidia-x", "label": "NVIDIA X", "gpu": "NVIDIA X", "gpu_memory_gib": 80.0}
@@ -136,6 +144,7 @@ class TestKernel:
         repository.edit(repository.source, 'another one", 2.3,', 'another one", 1.05,')
         rows = verified(repository)
         assert (rows["peak-memory"].verdict, rows["peak-memory"].why) == ("not reached", "cell 4 raised ZeroDivisionError: division by zero")
+        assert (rows["cell 4"].verdict, rows["cell 4"].why) == ("does not hold", "raised ZeroDivisionError: division by zero")
         assert rows["step-speed"].why == "1.05x is under the bound: at least 1.1x"
         assert rows["by-batch"].verdict == "holds"
 

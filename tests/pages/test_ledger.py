@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 from built import ROOT, source_of
 
-from evidence import records
+from evidence import schema
 from evidence.site.context import stored
 from evidence.site.fences import ledger_fence
 
@@ -49,7 +49,7 @@ def test_each_row_says_value_kind_and_machine_or_source(rows, found):
             if "on" in claim:
                 shown = "GPUs"  # the range of all of them
             else:
-                shown = records.format_value(claim["value"], claim["unit"]) if "value" in claim else claim["because"]
+                shown = schema.format_value(claim["value"], claim["unit"]) if "value" in claim else claim["because"]
             assert shown in cells[1]
             assert cells[2] == claim["kind"]
             if claim["kind"] == "cited":

@@ -33,11 +33,6 @@ def lanes(rows):
     return found
 
 
-def share(rows):
-    """Padding over all positions."""
-    return sum(padding for _, padding in rows) / (ROW * len(rows))
-
-
 def padded_diagram():
     return timeline(
         f"Padded: {len(LENGTHS)} texts in {len(padded())} rows",

@@ -3,7 +3,6 @@
 from .svg import figure, table_of
 
 GPUS = 4
-STEPS = 2 * (GPUS - 1)
 PARTS = "ABCD"
 
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from built import differences
 
 from evidence.problems import Problem
 from evidence.site import audit
@@ -54,8 +55,8 @@ def test_two_builds_that_differ_are_told_apart_to_the_byte(tmp_path):
         (tmp_path / folder / "sub").mkdir(parents=True)
         (tmp_path / folder / "sub" / "file").write_text(content)
     (tmp_path / "other" / "more").touch()
-    assert audit.differences(tmp_path / "one", tmp_path / "same") == []
-    assert audit.differences(tmp_path / "one", tmp_path / "other") == ["more", "sub/file"]
+    assert differences(tmp_path / "one", tmp_path / "same") == []
+    assert differences(tmp_path / "one", tmp_path / "other") == ["more", "sub/file"]
 
 
 def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):

@@ -50,7 +50,7 @@ def page_of(body):
 
 @pytest.mark.parametrize("old", OLD)
 def test_an_address_leads_on_in_every_form_that_a_link_may_have(old):
-    page, anchor, _ = OLD[old]
+    page, anchor = OLD[old]
     wanted = host().address + redirects.address(page)
     for form in (old, f"{old}.html", f"{old}/", f"{old}/index.html"):
         with urlopen(host().address + form) as answer:
@@ -106,7 +106,7 @@ def pages(tmp_path, monkeypatch):
 
 
 def test_what_is_right_passes(pages):
-    assert pages("a: training/one-gpu.md", "b: index.md#training", "c: index.md#training, until training/cpu.md") == []
+    assert pages("a: training/one-gpu.md", "b: index.md#training") == []
 
 
 def test_a_page_that_is_gone_is_named_with_the_line_and_the_nearest_page(pages):
@@ -120,13 +120,6 @@ def test_a_section_that_is_gone_is_named_with_the_line_and_the_nearest_section(p
     assert pages("a: index.md#trainings") == [
         "redirects.yml:2: a leads to index.md#trainings, and that section is gone (did you mean training?). "
         "Fix: correct it, or give a heading there { #trainings }"
-    ]
-
-
-def test_a_line_that_waits_for_a_page_is_named_once_the_page_is_there(pages):
-    assert pages("a: index.md#training, until training/one-gpu.md") == [
-        "redirects.yml:2: a waits for training/one-gpu.md, which is there. "
-        "Fix: write `a: training/one-gpu.md`, with the section that has its answer if there is one"
     ]
 
 

@@ -26,8 +26,8 @@ from built import ROOT, site_pages
 from small_site import make_site
 
 from evidence import notebooks
-from evidence.records import KINDS
-from evidence.site import audit, hook
+from evidence.schema import KINDS
+from evidence.site import hook
 
 
 @pytest.fixture(scope="session")
@@ -363,7 +363,7 @@ def test_another_address_there_changes_the_colab_links_the_site_and_the_install_
 def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(folder, checkout, tmp_path):
     run = built.build(tmp_path / "again", checkout)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert audit.differences(folder, tmp_path / "again") == []
+    assert built.differences(folder, tmp_path / "again") == []
 
 
 @pytest.mark.parametrize(
