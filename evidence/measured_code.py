@@ -3,6 +3,17 @@
 What it leans on are the statements that bind or change the names it uses, and the programs it runs. A cited or derived figure, a
 plot, prose, and the way from here to a page are none of it. Helpers of ours (`HELPERS`) count by a version, and imports of them
 not at all, so a module may move or be rewritten as long as it measures the same.
+
+    cell                 source                                              hashed for the figures of cell 5
+    1                    import torch                                        yes: its name is used
+                         from evidence.measure import interleaved            as "evidence.measure 1", its version
+    2                    batch, length = 8, 512                              yes
+    3                    title = "A step"                                    no: nothing that is hashed uses it
+    4                    x = torch.ones(batch, length)                       yes
+                         x.requires_grad_()                                  yes: it changes x
+    5, measures          seconds = interleaved({"step": lambda: x.sum()})    yes, all of the cell
+                         claim("step", "A sum", seconds["step"].best, "s")   yes
+    6                    claim("size", "Its size", x.numel(), kind="derived")   no: it comes later
 """
 
 import ast

@@ -99,7 +99,10 @@ def _section(doc, explained, told):
 
 def _by_word(sections):
     """(the words in alphabetical order, each without the letters that it shares with the one before, whose number stands
-    first; for each the sections that have it, as distances from one to the next, 0 where a section has it again)."""
+    first; for each the sections that have it, as distances from one to the next, 0 where a section has it again).
+
+    Of sections 0: memory, 1: memory memories, 2: step, it is "0memories\\n5y\\n0step" and "#\\n!#\\n$": of `DIGITS`, ! is 0, # is 1, $ is 2.
+    """
     found, previous, ends, places = {}, "", [], []
     for number, words in enumerate(sections):
         for word in words:
