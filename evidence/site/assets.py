@@ -1,12 +1,11 @@
-"""Our scripts as one file, and they and our style sheet without comments and blanks."""
+"""Our scripts as one file, and they and our style sheet minified by esbuild."""
 
 from pathlib import Path
 
-import rcssmin
-import rjsmin
+from . import node
 
 JOINED = "assets/site.js"  # what extra_javascript of mkdocs.yml lists, as one file
-MINIFIERS = {".js": rjsmin.jsmin, ".css": rcssmin.cssmin}
+ESBUILD = node.MODULES / "esbuild" / "bin" / "esbuild"
 
 
 def join_scripts(site, names):
@@ -17,7 +16,7 @@ def join_scripts(site, names):
 
 
 def pack(site):
-    """Takes comments and blanks out of our scripts and style sheet."""
-    for path in Path(site, "assets").iterdir():
-        if minify := MINIFIERS.get(path.suffix):
-            path.write_text(minify(path.read_text(encoding="utf-8")), encoding="utf-8")
+    """Minifies our scripts and style sheets."""
+    folder = Path(site, "assets")
+    ours = [path for suffix in ("js", "css") for path in sorted(folder.glob(f"*.{suffix}"))]
+    node.run(ESBUILD, "--minify", "--charset=utf8", "--log-level=error", "--allow-overwrite", f"--outdir={folder}", *ours)

@@ -5,9 +5,6 @@ import io
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -16,11 +13,13 @@ from dryrun import hardware, models, profiles, web
 from dryrun.formats import WEIGHT_BYTES
 from dryrun.inference import UNPREDICTED
 
-PYTHON = Path(sys.prefix) / "pyodide" / "node_modules" / "pyodide"  # `make site` puts it there
+from . import node
+
+PYTHON = node.MODULES / "pyodide"
 NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json")
 LIBRARY = "python_stdlib.zip"
 COMPILER = Path(__file__).with_name("compile_modules.mjs")
-COMPILED = Path(sys.prefix) / "pyodide" / "compiled"  # compiled before, by what they were made from
+COMPILED = node.MODULES.parent / "compiled"  # compiled before, by what they were made from
 # Of the standard library: what tests, debugs, talks to terminals, processes and networks, and encodings but these.
 LEFT_OUT = {
     "_pyrepl", "unittest", "xml", "xmlrpc", "http", "html", "wsgiref", "pdb", "doctest", "pydoc", "pydoc_data", "multiprocessing", "imaplib", "smtplib",
@@ -40,7 +39,7 @@ def files():
         yield f"planner/profiles/{file}", (profiles.FOLDER / file).read_bytes()
     for name in NEEDED:
         if not (PYTHON / name).is_file():
-            raise FileNotFoundError(f"{PYTHON / name}: Python for the browser is not installed. Fix: make install")
+            raise FileNotFoundError(f"{PYTHON / name}: Python for the browser is not installed. Fix: {node.INSTALL}")
         yield f"planner/python/{name}", (PYTHON / name).read_bytes()
     yield f"planner/python/{LIBRARY}", compiled(standard_library())
 
@@ -98,17 +97,9 @@ def compiled(packed):
         sources, partial = kept.with_suffix(f".{os.getpid()}.sources"), kept.with_suffix(f".{os.getpid()}")
         sources.write_bytes(packed)
         try:
-            subprocess.run([_node(), COMPILER, PYTHON, sources, partial], check=True, capture_output=True, text=True)
+            node.run(COMPILER, PYTHON, sources, partial)
             partial.replace(kept)
-        except subprocess.CalledProcessError as error:
-            raise RuntimeError(f"{COMPILER}: {error.stderr.strip()[-2000:]}") from None
         finally:
             sources.unlink()
     return kept.read_bytes()
 
-
-def _node():
-    found = shutil.which("node", path=os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.prefix) / "bin")]))
-    if not found:
-        raise FileNotFoundError("node, which compiles the modules of the planner, is not installed. Fix: make install")
-    return found
