@@ -65,10 +65,17 @@ def usable(gpu: str | Accelerator) -> float:
 def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
     """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
     workload, setting = job.workload(), setting_of(job, cluster, strategy)
-    if job.precision == "mixed" and job.method == "full" and STRATEGIES[strategy].shards and cluster.gpus > 1:
-        # fp32 weights are cast where they are gathered, and no operator casts them again: as `plan_rows` has it
-        workload, setting = replace(workload, weights="bfloat16", autocast=""), replace(setting, state="fp32")
+    if job.precision == "mixed" and job.method == "full":
+        workload, setting = _mixed(workload, setting)
     return answer(workload, setting, constants)
+
+
+def _mixed(workload: Workload, setting: Setting) -> tuple[Workload, Setting]:
+    """fp32 weights of full training, computed with in bf16."""
+    if setting.gpus > 1 and strategy(setting.strategy).shards:
+        # they are cast where they are gathered, and no operator casts them again: as `plan_rows` has it
+        return replace(workload, weights="bfloat16", autocast=""), replace(setting, state="fp32", precision="bf16")
+    return replace(workload, autocast="bfloat16"), replace(setting, precision="bf16")
 
 
 def largest_batch(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> int:
@@ -196,19 +203,14 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     under = replace(workload, weights="bfloat16" if mixed else workload.weights, autocast="") if mixed or of_peft(workload) else workload
     in_bf16 = " --dtype bf16" if mixed else ""
     adapted = replace(setting, state=FP32_ADAPTERS if under.weights != "float32" else "", reference=False)
-    if not workload.compiled:
+    if not workload.compiled and processor(setting.gpu).architecture != "pascal":  # too old for Triton
         yield "torch.compile", "--compile", replace(workload, compiled=True), setting
     if workload.attention != "fused":
         yield "fused attention", "--attention auto", replace(workload, attention="fused"), setting
     if not workload.fused_loss:
         yield "a fused cross entropy", "--fused-loss", replace(workload, fused_loss=True), setting
     if workload.weights == "float32" and not workload.autocast:
-        yield (
-            "bf16 autocast",
-            "--dtype mixed",
-            replace(workload, autocast="bfloat16"),
-            replace(setting, precision="amp_bf16"),
-        )
+        yield "bf16 autocast", "--dtype mixed", *_mixed(workload, setting)
     if workload.checkpointing:
         yield "no checkpointing", "without --checkpointing", replace(workload, checkpointing=0), setting
     else:
@@ -223,7 +225,7 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
             yield "QLoRA with checkpointing and a fused cross entropy", f"--qlora {small.rank} --checkpointing --fused-loss{in_bf16}", replace(small, fused_loss=True), adapted
     if not workload.rank and setting.optimizer == "adamw" and not now.fits:  # 16-bit weights and their 8-bit states: the least of full training
         least = "bf16 weights and AdamW in 8 bits" if mixed else "AdamW in 8 bits"
-        yield least, f"{in_bf16} --optimizer adamw_8bit".strip(), under, replace(setting, optimizer="adamw_8bit", state="" if mixed else setting.state, precision="bf16")
+        yield least, f"{in_bf16} --optimizer adamw_8bit".strip(), under, replace(setting, optimizer="adamw_8bit", state="" if mixed else setting.state)
     times, sequences = _most_times(now), workload.batch // (1 if setting.answers else 1 + workload.references)
     yield _multiplied(times), f"--batch {times * sequences}", replace(workload, batch=times * workload.batch), setting
     fused = replace(workload, fused_loss=True)

@@ -182,7 +182,7 @@ def of_words(text: str) -> str:
     kind, _, said = text.partition(":")
     if kind not in config_file.OF_KIND:
         close = difflib.get_close_matches(kind, config_file.OF_KIND, 1)
-        raise ValueError(f"model {kind[:40]!r}: {f'did you mean {close[0]!r}?' if close else 'choose one of ' + ', '.join(config_file.OF_KIND)} Sizes follow it: {EXAMPLE}")
+        raise ValueError(f"model {kind[:40]!r}: {f'did you mean {close[0]!r}?' if close else 'choose one of ' + ', '.join(config_file.OF_KIND) + '.'} Sizes follow it: {EXAMPLE}")
     full = {short: name for name, short in SIZES.items()}
     fields: dict[str, Any] = {"model_type": kind, "num_key_value_heads": None, "head_dim": None, "sliding_window": None, "tie_word_embeddings": False,
                               "pad_token_id": None, "max_position_embeddings": POSITIONS}  # fmt: skip

@@ -301,7 +301,7 @@ class Cluster:
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
             what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"
-            raise ValueError(f"{what}: take {nearest}, or say how many a node has: gpus_per_node")
+            raise ValueError(f"{what}: take {nearest}, or say how many a node has, gpus_per_node (--gpus-per-node of the command)")
 
     @property
     def nodes(self) -> int:

@@ -87,6 +87,8 @@ def _change(now: Answer, what: str, option: str, then: Answer) -> str:
     saved = (now.needed.expected - then.needed.expected) / GiB
     speed = f"{faster:.2f}x as fast" if faster >= 1 else f"{1 / faster:.2f}x slower"
     memory = f"{abs(saved):,.1f} GiB {'less' if saved >= 0 else 'more'}"
+    if "--qlora" in option and now.workload.rank:
+        option += ", in place of --lora"
     return f"  {what:26} {speed}, {memory}, {then.verdict.partition(':')[0].removeprefix('it ')}   ({option})"
 
 
@@ -165,7 +167,7 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
         band = "at least: AdamW on the host is not counted" if option.setting.offload else band
         held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.4g}"
         yield f"{option.strategy:26}{held:22}{option.seconds:.3g} ({band})"
-        yield f"    {option.verdict}"
+        yield f"    {option.verdict.replace('host_memory', '--host-memory')}"
     yield ""
     yield f"{found[0].strategy}: {launch.command(found[0])}"
     if launch.file_of(found[0]):

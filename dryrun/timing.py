@@ -168,11 +168,14 @@ def prediction(trace: Traced, workload: Workload, setting: Setting, constants: d
     flops = model_flops(trace, workload)
     split = setting.tensor * setting.pipeline * setting.sequence  # GPUs that work on the same sequences
     peak = processor(setting.gpu).half * split
+    mfu = flops * setting.accumulation / seconds / peak
+    if workload.kind == "train" and not setting.precision.startswith(("fp8", "mxfp8")):
+        low = max(low, min(1.0, mfu))  # no step is faster than its GPU computes
     tokens = workload.batch * max(1, workload.length) * setting.accumulation
     ranks = max(1, setting.gpus // split)
     return Prediction(
         seconds, seconds * low, seconds * high, bound, tokens * ranks / seconds,
-        flops * setting.accumulation / seconds / peak, klass, parts, is_judged(workload, setting),
+        mfu, klass, parts, is_judged(workload, setting),
     )  # fmt: skip
 
 

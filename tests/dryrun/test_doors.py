@@ -224,18 +224,32 @@ def test_adapters_on_4_bits_compute_what_adapters_on_16_compute():
         ("qwen3-0.6b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4", "gpus": 4}, ["--length", 256, "--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--lora"]),
         ("llama3-8b", {"objective": "dpo", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--checkpointing"], ["--optimizer adamw_8bit"]),
         ("llama3-8b", {"objective": "dpo", "precision": "mixed", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--dtype", "mixed", "--checkpointing"], ["--dtype bf16 --optimizer adamw_8bit"]),
+        ("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-80", "gpus": 8}, ["--dtype", "fp32", "--gpus", "8", "--checkpointing"], ["--dtype mixed"]),
+        ("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-40", "gpus": 8, "strategy": "ddp"}, ["--dtype", "fp32", "--gpus", "8", "--strategy", "ddp", "--checkpointing"], ["--dtype mixed", "--optimizer adamw_8bit"]),
     ],
 )  # fmt: skip
 def test_a_change_is_what_the_command_answers_with_its_option(capsys, name, job, cluster, options, offered):
     """From mixed precision: adapters leave the weights in 16 bits, and the option says so."""
     words = ["train", name, "--gpu", cluster["gpu"], *options]
-    now = answer.of_job(Job(name, **job), Cluster(**cluster))
+    cluster = dict(cluster)
+    strategy = cluster.pop("strategy", "fsdp2")
+    now = answer.of_job(Job(name, **job), Cluster(**cluster), strategy)
     found = [(option, answer.answer(workload, setting)) for _, option, workload, setting in answer._candidates(now)]
     assert all(any(part in option for option, _ in found) for part in offered)
     for option, then in found:
         changed = [word for word in words if word != option.removeprefix("without ")] if option.startswith("without ") else [*words, *option.split()]
         assert said(capsys, *changed)["expected_gib"] == pytest.approx(then.needed.expected / 2**30), option
         assert said(capsys, *changed)["tokens_per_second"] == pytest.approx(then.prediction.tokens_per_second), option
+
+
+def test_no_compiler_is_recommended_for_a_gpu_that_it_is_too_new_for():
+    offered = {gpu: [option for _, option, *_ in answer._candidates(dryrun.predict(Job("gpt2", length=512), Cluster(gpu)))] for gpu in ("p100-pcie", "t4")}
+    assert "--compile" in offered["t4"] and "--compile" not in offered["p100-pcie"]
+
+
+def test_no_step_is_as_fast_as_its_gpu_computes_even_at_the_best():
+    found = dryrun.predict(Job("llama3.2-1b", length=4096, compiled=True, fused_loss=True, optimizer="adamw_8bit"), Cluster("rtx-4090")).prediction
+    assert found.mfu * found.seconds / found.low == pytest.approx(1.0), "the band alone would pass the peak"
 
 
 def test_a_batch_that_is_several_times_as_large_is_named_where_each_doubling_is_faster():
