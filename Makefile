@@ -154,7 +154,7 @@ $(TEST): requirements/test.txt $(SITE)
 	@$(BIN)/python -m pip install -q $(TORCH) || $(RETRY)
 	@touch $@
 
-# Lighthouse needs Node; everything else of `make audit` does not.
+# Lighthouse needs the machine's own Node and npm; for the rest of `make audit` those from PyPI do.
 ifneq ($(LIGHTHOUSE_RUNS),0)
 $(LIGHTHOUSE): requirements/lighthouse/package-lock.json | $(VENV)/bin/python
 	@command -v npm >/dev/null || { \

@@ -13,6 +13,7 @@ from .schema import format_value
 
 HOLDS, BROKEN, ELSEWHERE, MISSING = VERDICTS = "holds", "does not hold", "does not apply", "not reached"
 NOT_LEFT = "this run does not leave it"
+MEASURED_ELSEWHERE = "measured on another machine, and not by this run"
 NOT_PUBLISHED = "no published record has it"
 NOTHING = "–"
 
@@ -43,7 +44,7 @@ def rows(made, published, here=None, missing=NOT_LEFT):
         kinds = {name: entry["kind"] for record in found for name, entry in record.data[collection].items()}
         for name in dict.fromkeys([*made[collection], *kinds]):
             said = [(record, record.data[collection][name]) for record in found if name in record.data[collection]]
-            yield _row(name, kinds.get(name), made[collection].get(name), said, missing)
+            yield _row(name, kinds.get(name), made[collection].get(name), said, missing, (here or {}).get("name"))
 
 
 def raised(number, what):
@@ -56,12 +57,12 @@ def _likeness(record, here):
     return record.machine == here.get("name"), ("gpu" in there) == ("gpu" in here), record.date
 
 
-def _row(name, kind, ours, said, missing):
+def _row(name, kind, ours, said, missing, here):
     record, theirs = next(((record, entry) for record, entry in said if _has_value(entry)), (said or [(None, None)])[0])
     row = {"name": name, "kind": ours["kind"] if ours else kind, "published": shown(theirs), "here": shown(ours)}
     row["machine"] = record.label if record and record.machine else ""
-    if ours is None and row["kind"] == "measured" and missing == NOT_LEFT:
-        return Row(**row, verdict=ELSEWHERE, why=NOT_LEFT)
+    if ours is None and row["kind"] == "measured" and missing == NOT_LEFT and all(record.machine != here for record, _ in said):
+        return Row(**row, verdict=ELSEWHERE, why=MEASURED_ELSEWHERE)
     return Row(**row, **dict(zip(("verdict", "why"), _verdict(ours, theirs, missing))))
 
 

@@ -49,7 +49,7 @@ def finish():
     published = [records.load(path) for path in sorted((folder / opened["notebook"]).glob("*.json"))]
     code = executed_code()
     whole = code in {record.data["source"] for record in published}
-    found = list(compare.rows(made, published, opened["machine"], compare.NOT_LEFT if whole else "its cell has not run to its end"))
+    found = list(compare.rows(made, published, opened["machine"], compare.NOT_LEFT if whole and not hasattr(sys, "last_value") else "its cell has not run to its end"))
     said, button = _offered(checkout, opened, made, published, found, code if whole else "")
     text = f"{compare.as_text(found)}\n{said}"
     html = f"{compare.as_html(found)}<p>{escape(said)}</p>{button}"

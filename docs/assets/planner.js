@@ -36,9 +36,9 @@
     return true
   }
   const CALLED = { // fields whose unit follows the objective
-    length: ["Tokens of a sequence", "Tokens of each answer of a pair", "Tokens of prompt and answer"],
+    length: ["Tokens of a sequence", "Tokens of prompt and answer, each of a pair", "Tokens of prompt and answer"],
     batch: ["Sequences at once, of each GPU", "Pairs at once, of each GPU", "Answers at once, of each GPU"],
-    rows: ["Rows, each as long as a sequence", "Pairs, each as long as said", "Answers in all, each as long as said"]
+    rows: ["Rows, each as long as a sequence", "Pairs, two such sequences each", "Answers in all, each with its prompt"]
   }
   const update = () => {
     form.querySelectorAll("[data-for-task]").forEach(part => { part.hidden = !is[part.dataset.forTask]() })
@@ -67,6 +67,11 @@
   const typed = words => ["dryrun", ...words].map(word => /[^\w./:=@%+,-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ") // the address may be anybody's
 
   // The address.
+  let seen = location.search
+  const show_address = search => {
+    history.replaceState(null, "", `?${search}${location.hash}`)
+    seen = location.search
+  }
   const store = () => {
     const search = new URLSearchParams()
     for (const one of form.elements) {
@@ -74,7 +79,7 @@
       if (one.name && asked(one.name) && value !== defaults[one.name]) search.set(one.name, one.type === "checkbox" ? Number(value) : value)
     }
     for (const name of ["task", "model", "gpu"]) search.set(name, field(name).value)
-    history.replaceState(null, "", `?${search}${location.hash}`)
+    show_address(search)
   }
   const LONGEST = 400 // characters of a value: sizes in words have a hundred
   const read = () => {
@@ -165,12 +170,19 @@
     said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
     if (found.error) {
       id = last += 1 // an answer on its way is of another model
-      return answer.replaceChildren(make("p", `No answer: this config.json cannot be taken. ${found.error}`, { className: "planner-verdict no" }))
+      return refuse(`No answer: this config.json cannot be taken. ${found.error}`)
     }
     config.value = ""
     config.blur()
     field("model").value = found.model
     ask()
+  }
+  const refuse = text => {
+    mark()
+    answer.classList.remove("planner-old")
+    answer.setAttribute("aria-busy", false)
+    document.querySelector(".planner-busy").hidden = true
+    answer.replaceChildren(make("p", text, { className: "planner-verdict no", role: "alert" }))
   }
   const refused = [] // of the address
   const ask = () => {
@@ -184,9 +196,8 @@
     shown = {}
     const unread = [...form.elements].find(one => one.validity?.badInput && (!one.name || asked(one.name)))
     if (unread) {
-      mark()
-      unread.setAttribute("aria-invalid", "true")
-      return answer.replaceChildren(make("p", `${unread.labels[0].firstChild.textContent.trim()}: give a number`, { className: "planner-verdict no", role: "alert" }))
+      refuse(`${unread.labels[0].firstChild.textContent.trim()}: give a number`)
+      return unread.setAttribute("aria-invalid", "true")
     }
     if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
     answer.classList.add("planner-old")
@@ -204,24 +215,24 @@
     mark(found.error)
     if ("error" in found) {
       const other = / no time is predicted/.test(found.error) ? [" What others measured: ", make("a", "Other hardware", { href: new URL(`../hardware/other/${/apple|\bm\d/i.test(field("gpu").value) ? "#mac-models" : ""}`, here).href })] : []
-      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), ...(/with torch/.test(found.error) ? [command()] : [])]
+      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), ...(/with torch|The command below/.test(found.error) ? [command()] : [])]
     }
     return [...(shown.infer ? served(found) : trained(found)), command(), next(), comparison()]
   }
   // A message of the command, in the words of the page.
   const named_field = option => field(is.infer() && option === "batch" ? "users" : /^q?lora$/.test(option) ? "rank" : option === "new" && is.grpo() ? "written" : option)
   const in_page = error => error.replace(/^argument --([\w-]+)(?:\/--[\w-]+)*: /, (_, name) => `${named_field(name)?.labels?.[0]?.firstChild.textContent.trim() ?? name}: `).replace(/ \(all options: .*\)$/, "").replace(/ All names: dryrun gpus$/, " The list under GPU has all names.").replace(/ The memory of a step is traced without a GPU.*/, "")
-    .replace(/^gpu='([^']*)'/, "GPU “$1”").replace(/^model '([^']*)'/, "Model “$1”").replace("by `dryrun infer`", "by the task “Run it”").replace(" is not in dryrun/data/accelerators.json", " is not known").replace(/ Or give a config.json\.$/, " Or give its sizes, or its config.json, below its name.")
+    .replace(/^gpu='([^']*)'/, "GPU “$1”").replace(/^model '([^']*)'/, "Model “$1”").replace("by `dryrun infer`", "by the task “Run it”").replace(" is not in dryrun/data/accelerators.json", " is not known").replace("gpus_per_node (--gpus-per-node of the command)", "“GPUs in a node”").replace(/ Or give a config.json\.$/, " Or give its sizes, or its config.json, below its name.")
   // The field that a message is about.
   const mark = error => {
     for (const one of form.elements) one.removeAttribute("aria-invalid")
-    const [, option, other] = error?.match(/^argument --([\w-]+)|^(gpu|model|length|batch|users|prompt)\b/) ?? []
+    const [, option, other] = error?.match(/^argument --([\w-]+)|^(gpus?|model|length|batch|users|prompt)\b/) ?? []
     const name = option ?? other
     if (name) named_field(name)?.setAttribute("aria-invalid", "true")
   }
   const state = found => found.fits ? "fits" : /may/.test(found.verdict) ? "maybe" : "no"
   const notes = found => [
-    refused.length && `Not a choice of this page, so what the page begins with was taken: ${refused.join(", ")}.`,
+    refused.length && `Not a choice of this page, which took its own first value: ${refused.join(", ")}.`,
     found.mixture && is.train() && ["A mixture of experts: ", make("a", "our own measurement", { href: new URL("../evidence/gpu-time/#own-h200", here).href }), " took longer than this band says."],
     is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
     found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
@@ -235,7 +246,7 @@
     const each = name => number(Number(field(name).value) || Number(defaults0[name]))
     const adapters = found.trained < found.parameters ? found.trained : 0
     const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${each("length")} tokens`
-    return make("p", `${known ? found.model : `a ${found.model} of your sizes`}, ${number((found.parameters - adapters) / 1e9)} billion parameters${adapters ? ` and ${number(adapters / 1e6)} million of adapters` : ""}; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
+    return make("p", `${known ? found.model : `${found.model} with your sizes`}, ${number((found.parameters - adapters) / 1e9)} billion parameters${adapters ? ` and ${number(adapters / 1e6)} million of adapters` : ""}; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
   }
   const verdict = (found, expected, high) => {
     const size = found.gpu_gib, spare = found.fits ? size - high : expected > size ? expected - size : high - size
@@ -275,7 +286,7 @@
         ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
         found.link_gb_per_s && ["Links", `${number(found.link_gb_per_s, 2)} GB/s between GPUs${found.network_gb_per_s ? `, ${number(found.network_gb_per_s, 2)} GB/s of each to other nodes` : ""}, in one direction: assumed`],
-        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, ${is.full() ? "" : "of what adapters need: a log that counts 6 FLOPs for a parameter and token shows half as much again; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
+        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, ${is.full() ? "" : "counted for adapters: a log that counts 6 FLOPs for each parameter and token shows about 1.5 times as much; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
         field("measured").value && ["Yours", normal(field("measured").value, ...rates, found.mfu)],
         found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), days(found.hours), ...sooner(found)]],
         found.cost && state(found) !== "no" && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
@@ -294,7 +305,8 @@
     const [, digits, percent] = text.match(/^\s*([\d,._]*\d)\s*(%?)/) ?? []
     if (!digits) return "give tokens/s, such as 2000, or MFU, such as 22 %"
     const amount = parseFloat(/^\d+,\d{1,2}$/.test(digits) ? digits.replace(",", ".") : digits.replace(/[,_]/g, "")), mine = percent ? amount / 100 / mfu * expected : amount
-    if (!percent && amount <= 100 && amount < expected / 20) return `tokens/s would be ${number(expected / amount)} times less than expected: for a part of the peak write ${digits} %`
+    if (!amount) return "give tokens/s, such as 2000, or MFU, such as 22 %"
+    if (!percent && amount <= 100 && amount < expected / 20) return `${digits} tokens/s would be ${number(expected / amount)} times less than expected: for a part of the peak write ${number(amount < 1 ? 100 * amount : amount)} %`
     const page = new URL("../training/throughput/", here).href
     const said = mfu * mine / expected > 1 ? "more than this GPU computes: is it tokens of all GPUs, and of a second?" : mine < low ? ["slower than nine of ten such runs: ", make("a", "what takes the time", { href: page })] : mine > high ? "faster than nine of ten such runs" : "normal"
     return [`${number(mine / expected)} times what is expected, ${number(100 * mfu * mine / expected, 2)} % of the peak: `, ...[said].flat()]
@@ -308,7 +320,7 @@
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
         speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
-        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms, without low and high: nobody published such weights`],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms; nobody has published such weights, so there is no low and high`],
         !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
         is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${field("gpu").value === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
         found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("apply", { users: found.users })]],
@@ -357,7 +369,7 @@
     offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”"))))]
   // The program of a recipe or a server with the values of the question, where it runs what was asked; the recipes read conversations, which only
   // chat models have a template for, and compute in bf16.
-  const UPDATE = 64 // sequences of an update, unless that program is told otherwise
+  const UPDATE = { one: 16, many: 64 } // conversations of an update where no accumulation is named: as the programs have it
   const CHAT = /instruct|chat|-it$|qwen3|smollm3|phi-4|gpt-oss/i, WITHOUT_BF16 = ["pascal", "volta", "turing"]
   const program = () => {
     const found = shown.train ?? shown.infer, value = name => field(name).value
@@ -366,10 +378,10 @@
     if (is.infer()) return [found.server.includes(".gguf") || value("weights") !== "bf16" ? found.server : found.server.replace("MODEL", hub)]
     if (missing().some(name => !argument(name)) || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
     const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, at_once = +(value("batch") || 1), accumulation = +(value("accumulation") || 1)
-    if (!is.full()) return is.many() || at_once !== 1 ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length}${accumulation > 1 ? ` --batch ${accumulation}` : ""} --epochs ${epochs}`]
+    if (!is.full()) return is.many() || at_once !== 1 ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${accumulation > 1 ? accumulation : UPDATE.one} --epochs ${epochs}`]
     if (!is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed") return []
-    const each = at_once * value("gpus"), update = accumulation > 1 || UPDATE % each ? ` --batch ${accumulation * each}` : ""
-    return [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length}${update} --micro-batch ${at_once} --epochs ${Math.ceil(epochs)}`]
+    const each = at_once * value("gpus"), parts = accumulation > 1 ? accumulation : Math.max(1, Math.round(UPDATE.many / each))
+    return [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${parts * each} --micro-batch ${at_once} --epochs ${Math.ceil(epochs)}`]
   }
   // What of the question the recipe's program has no option for.
   const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile": "torch_compile=True" } // of Trainer, which the recipe for one GPU uses
@@ -387,8 +399,8 @@
     if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
     if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
     if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`])]
-    if (!program().length) return [make("p", ["A program to begin with, without the values of this question: ", is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
-    return written.length ? [make("p", `And in its TrainingArguments, ${written.map(name => `${ARGUMENTS[name]} for ${name}`).join(", ")}.`)] : []
+    if (!program().length) return [make("p", ["No program takes all values of this question. Begin with: ", is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
+    return written.length ? [make("p", `Add to its TrainingArguments: ${written.map(name => `${ARGUMENTS[name]} (${name}${name === "fused loss" ? ", after pip install liger-kernel" : ""})`).join(", ")}.`)] : []
   }
   const command = () => {
     const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
@@ -415,7 +427,7 @@
       search.delete(name) // and to its place: one question has one address
       if (value) search.set(name, value)
     }
-    history.replaceState(null, "", `?${search}${location.hash}`)
+    show_address(search)
   }
   const read_table = () => {
     const said = new URLSearchParams(location.search), sort = said.get("by")
@@ -471,12 +483,12 @@
       return [make("td", box), total]
     }
     const timed = Boolean(shown.train?.tokens), tight = is.train() && !field("fused-loss").checked && rows.some(one => state(one) === "no")
-    const heads = [axis === "gpu" ? "GPU" : "Model", "Fits", "Memory", "Tokens/s", ...(timed ? ["Hours of your data", ...(axis === "gpu" ? ["Price of an hour", "Cost"] : [])] : [])]
-    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : is.train() ? [make("p", "With rows or tokens of your data it has hours and cost.", { className: "planner-note" })] : []),
-      ...(tight ? [make("p", ["More of them fit with a fused loss: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), grid(heads, rows.map(one => {
+    const heads = [axis === "gpu" ? "GPU" : "Model", ...(timed && axis === "gpu" ? ["Price of an hour", "Cost"] : []), "Fits", "Memory", "Tokens/s", ...(timed ? ["Hours of your data"] : [])]
+    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : is.train() && !timed ? [make("p", `Say how many rows or tokens your data has: then this table shows hours${axis === "gpu" ? " and cost" : ""}.`, { className: "planner-note" })] : []),
+      ...(tight ? [make("p", ["With a fused loss a step needs less memory: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), grid(heads, rows.map(one => {
       const row = line(take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
         one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–", ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []))
-      row.append(...(timed && axis === "gpu" ? priced(one) : []))
+      row.firstChild.after(...(timed && axis === "gpu" ? priced(one) : []))
       return row
     })), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
   }
@@ -494,10 +506,15 @@
     defaults.weights = "bf16"
   })
   filled.then(() => { read(); read_table(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
+  let eight = false // whether the batch is GRPO's, and nobody's choice
   form.addEventListener("submit", event => event.preventDefault())
   form.addEventListener("input", event => {
     if (event.target === config) return
-    if (event.target === field("objective") && is.grpo() && field("batch").value === "1") field("batch").value = "8" // answers to one prompt, as TRL's default has it
+    if (event.target === field("batch")) eight = false
+    if (event.target === field("objective") && (is.grpo() ? field("batch").value === "1" : eight)) { // answers to one prompt, as TRL's default has it
+      eight = is.grpo()
+      field("batch").value = eight ? "8" : "1"
+    }
     clearTimeout(waiting)
     waiting = setTimeout(ask, 120)
   })
@@ -512,6 +529,10 @@
     one.addEventListener("blur", () => { one.value ||= one.placeholder })
   }
   addEventListener("popstate", () => {
+    if (location.search === seen) return // a link within the page
+    table = 0 // and its order and prices: those of the address come
+    by = "rate"
+    for (const name of Object.keys(prices)) delete prices[name]
     for (const [name, value] of Object.entries(defaults)) if (typeof value === "boolean") field(name).checked = value; else field(name).value = value
     read()
     read_table()

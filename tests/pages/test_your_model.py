@@ -99,17 +99,17 @@ def test_the_table_of_gpus_has_the_hours_of_the_data(ask):
     page.locator("button:has-text('on every GPU')").click()
     row = page.locator("#planner-table tr:has-text('RTX 3090 24GB')")
     row.wait_for(timeout=1000 * SECONDS)
-    hours = numbers(row.locator("td").nth(4).inner_text())
+    hours = numbers(row.locator("td").last.inner_text())
     assert hours == pytest.approx(numbers(page.locator("dt:has-text('Your data') + dd b").inner_text()), rel=0.02)
     row.locator("input").fill("0.5")
-    assert numbers(row.locator("td").last.inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
+    assert numbers(row.locator("td").nth(2).inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
     page.locator("#planner-table select").select_option("cost")
     assert "RTX 3090 24GB" in page.locator("#planner-table tbody tr").first.inner_text(), "the only one with a price"
     address = page.evaluate("location.href")
     assert "table=gpu&by=cost&prices=rtx-3090%3A0.5" in address, address
     again = ask(address[address.index("?") :])
     again.locator("#planner-table tbody tr:first-child:has-text('RTX 3090 24GB')").wait_for(timeout=1000 * SECONDS)
-    assert numbers(again.locator("#planner-table tbody tr").first.locator("td").last.inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
+    assert numbers(again.locator("#planner-table tbody tr").first.locator("td").nth(2).inner_text()) == pytest.approx([hours[0] * 0.5], rel=0.02)
     assert again.evaluate("location.href") == address
     again.locator("input[name=length]").fill("1024")
     again.locator("#planner-answer pre:has-text('--length 1024')").first.wait_for(timeout=1000 * SECONDS)
@@ -154,23 +154,24 @@ def test_generated_text_has_users_and_a_first_token(ask):
         ("?task=qlora&model=qwen3-8b&length=1024&accumulation=8", "recipes/finetune_8b.py", {"--model": "Qwen/Qwen3-8B", "--bits": "4", "--length": "1024", "--batch": "8"}),
         ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2&accumulation=2&dtype=mixed", "recipes/finetune_14b.py", {"--batch": "32", "--micro-batch": "2"}),
         ("?task=lora&model=qwen3-8b&gpu=h200&epochs=2", "recipes/finetune_8b.py", {"--bits": "16", "--epochs": "2"}),
-        ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2&dtype=mixed", "recipes/finetune_14b.py", {"--nproc-per-node": "8", "--micro-batch": "2"}),
+        ("?task=full&model=qwen3-8b&gpu=h100&gpus=8&batch=2&dtype=mixed", "recipes/finetune_14b.py", {"--nproc-per-node": "8", "--batch": "64", "--micro-batch": "2"}),
     ],
 )
 def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, question, file, values):
-    page = ask(question)
+    page, program = ask(question), (SNIPPETS / file).read_text(encoding="utf-8")
     words = shlex.split(page.locator("#planner-answer pre").nth(1).inner_text())
     given = dict(zip(words, words[1:]))
     assert {name: given[name] for name in values} == values
-    program = (SNIPPETS / file).read_text()
-    assert file.rpartition("/")[2] in words and ("--batch" in words) == ("accumulation" in question), "else the program's own"
+    assert file.rpartition("/")[2] in words
+    if "accumulation" not in question:
+        assert f'"--batch", type=int, default={given["--batch"]},' in program, "the program's own"
     assert all(f'"{word}"' in program for word in words[words.index(file.rpartition("/")[2]) :] if word.startswith("--"))
 
 
 def test_what_the_recipe_has_no_option_for_is_said_below_its_command(ask):
     page = ask("?task=qlora&model=qwen3-8b&gpu=h200&fused-loss=1")
     assert "finetune_8b.py" in page.locator("#planner-answer pre").nth(1).inner_text()
-    assert "in its TrainingArguments, use_liger_kernel=True for fused loss" in page.locator("#planner-answer").inner_text()
+    assert "Add to its TrainingArguments: use_liger_kernel=True (fused loss, after pip install liger-kernel)" in page.locator("#planner-answer").inner_text()
 
 
 @pytest.mark.parametrize("other", ["checkpointing=0", "batch=4", "objective=dpo", "model=llama3-8b", "gpu=t4", "optimizer=sgd"])
@@ -238,12 +239,12 @@ def test_a_pasted_config_json_is_the_model_or_says_why_it_is_not(ask):
     assert page.locator("[data-size=ffn]").input_value() == "2816"
 
 
-def test_what_an_address_brings_is_quoted_for_a_shell(ask):
-    page = ask("?task=full&model=llama3-8b&gpu=h100&gpus=16&network='; id; '&price=$(id)&rows=10&length=512")
-    line = page.locator("#planner-answer pre").first.inner_text()
-    assert "id" not in shlex.split(line), "a choice and a number are no text of the address"
-    page = ask("?model=vit-base&gpu='; id; '")
-    assert "GPU" in page.locator(".planner-verdict").inner_text()
+def test_what_an_address_brings_is_quoted_for_a_shell():
+    with tab() as page:
+        page.add_init_script("Object.defineProperty(navigator, 'connection', {value: {saveData: true}})")
+        page.goto(f"{host().address}your-model/?model=$(id)&gpu='; id; '")
+        line = page.locator("#planner-answer pre").first.inner_text()  # before there is an answer
+        assert shlex.split(line)[2:5] == ["$(id)", "--gpu", "'; id; '"] and "'$(id)'" in line
 
 
 def test_a_text_where_a_number_belongs_is_named_with_its_field(ask):
@@ -251,6 +252,7 @@ def test_a_text_where_a_number_belongs_is_named_with_its_field(ask):
     page.locator("input[name=length]").fill("")
     page.locator("input[name=length]").press_sequentially("e")
     page.locator(".planner-verdict:has-text('Tokens of a sequence: give a number')").wait_for(timeout=1000 * SECONDS)
+    assert page.locator(".planner-busy").is_hidden() and page.locator("#planner-answer").get_attribute("aria-busy") == "false"
     page.locator("input[name=length]").fill("1024")
     page.locator("#planner-answer pre:has-text('--length 1024')").first.wait_for(timeout=1000 * SECONDS)
 
@@ -264,6 +266,17 @@ def test_an_applied_change_is_taken_back_by_the_back_button(ask):
     assert not page.locator("input[name=checkpointing]").is_checked()
 
 
+def test_back_brings_the_table_of_its_own_question(ask):
+    page = ask("?task=qlora&model=qwen3-8b&gpu=rtx-3090&table=gpu")
+    page.locator("#planner-table tr:has-text('L4 24GB') button").click(timeout=1000 * SECONDS)
+    page.locator("#planner-answer pre:has-text('--gpu l4')").first.wait_for(timeout=1000 * SECONDS)
+    page.locator("button:has-text('every model on this GPU')").click()
+    page.locator("#planner-table tr:has-text('llama3-8b')").first.wait_for(timeout=1000 * SECONDS)
+    page.go_back()
+    page.locator("#planner-table tr:has-text('RTX 3090 24GB')").wait_for(timeout=1000 * SECONDS)
+    assert "gpu=rtx-3090" in page.url and "table=gpu" in page.url
+
+
 def test_grpo_begins_with_several_answers_and_calls_them_so(ask):
     page = ask("?task=lora&model=qwen3-8b&gpu=h200")
     page.locator("details:has(select[name=objective]) summary").click()
@@ -272,9 +285,12 @@ def test_grpo_begins_with_several_answers_and_calls_them_so(ask):
     assert command(page)[command(page).index("--batch") + 1] == "8"
     assert page.locator("label:has(input[name=batch])").inner_text().startswith("Answers at once")
     assert page.locator("a:has-text('GRPO with TRL')").is_visible()
+    page.locator("select[name=objective]").select_option("sft")
+    page.locator("#planner-answer pre:has-text('--objective')").first.wait_for(state="detached", timeout=1000 * SECONDS)
+    assert page.locator("input[name=batch]").input_value() == "1"
 
 
-@pytest.mark.parametrize("typed, said", [("22 %", "% of the peak"), ("22", "for a part of the peak write 22 %"), ("22,5 %", "23 % of the peak")])
+@pytest.mark.parametrize("typed, said", [("22 %", "% of the peak"), ("22", "for a part of the peak write 22 %"), ("22,6 %", "23 % of the peak"), ("0.22", "write 22 %")])
 def test_what_a_reader_measured_is_judged_as_it_is_meant(ask, typed, said):
     page = ask(f"?task=full&model=llama3-8b&gpu=a100-sxm4-80&gpus=8&measured={typed.replace('%', '%25')}")
     assert said in page.locator("dt:has-text('Yours') + dd").inner_text()
