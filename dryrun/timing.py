@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CONSTANTS = Path(__file__).with_name("data") / "constants.json"
 INSIDE = 0.9  # share of measurements between low and high
 FEWEST_SOURCES = 4  # of a class; errors of fewer sources say little of another one
+MOST_GPUS = 5120  # of a published step
 FEWEST = 12  # errors of a class; with fewer, low and high come from all classes
 # A field of a Workload: the change of published rows whose errors a ratio takes its band from.
 PUBLISHED_AS = {
@@ -201,7 +202,7 @@ def is_judged(workload: Workload, setting: Setting) -> bool:
     """Whether steps of this kind were published: `fitting.rows.run_of` refuses rows of the others, or there are none."""
     alone = setting.sequence == setting.experts == 1 and not setting.offload
     plain = not workload.references and not optimizer(setting.optimizer).orthogonalizes
-    return alone and plain and strategy(setting.strategy).published
+    return alone and plain and setting.gpus <= MOST_GPUS and strategy(setting.strategy).published
 
 
 def _largest(parts: dict[str, float]) -> str:

@@ -101,6 +101,14 @@ def test_a_row_with_a_wrong_unit_is_seen(data, halves, rows):
     assert abs(error) > math.log(100)
 
 
+def test_a_step_on_more_gpus_than_were_ever_published_is_not_judged():
+    assert max(row["gpus"] for row in published.rows() if row["usable"]) == timing.MOST_GPUS
+    job, judged = Job("llama3-8b", precision="mixed"), []
+    for gpus in (timing.MOST_GPUS, 2 * timing.MOST_GPUS):
+        judged.append(of_job(job, Cluster("h100-sxm", gpus=gpus, gpus_per_node=8)).prediction.judged)
+    assert judged == [True, False]
+
+
 def test_a_row_is_judged_by_constants_of_other_folds(data):
     groups = {held_out.fold_of(row) for row in data.rows}
     assert groups == set(range(held_out.FOLDS))
