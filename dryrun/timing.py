@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 CONSTANTS = Path(__file__).with_name("data") / "constants.json"
 INSIDE = 0.9  # share of measurements between low and high
 FEWEST_SOURCES = 4  # of a class; errors of fewer sources say little of another one
-MOST_GPUS = 5120  # of a published step
 FEWEST = 12  # errors of a class; with fewer, low and high come from all classes
+MOST_GPUS = 5120  # of a published step: what takes more is not judged
 # A field of a Workload: the change of published rows whose errors a ratio takes its band from.
 PUBLISHED_AS = {
     "weights": "precision", "autocast": "precision", "rank": "method", "targets": "method", "four_bit": "method",

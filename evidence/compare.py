@@ -5,7 +5,7 @@ machines differ, so the values may.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 
 from . import records
@@ -36,15 +36,20 @@ def rows(made, published, here=None, missing=NOT_LEFT):
     """made: {"claims": {name: data}, "tables": {name: data}} of this run, a claim whose bound does not hold with "broken".
 
     published: the records of the notebook. here: the machine of this run as `machine.describe` has it; the figures of the
-    published machine most like it are shown. missing: why a figure did not come; where every cell has run, NOT_LEFT: then what
-    another machine measured and this one does not, such as a model that only a larger GPU trains, does not apply.
+    published machine most like it are shown. missing: why a figure did not come; where every cell has run, NOT_LEFT: then a
+    table that another machine measured and this one does not, such as that of a model that only a larger GPU trains, does not apply.
+    A claim says itself why there is no value.
     """
     found = sorted(published, key=lambda record: _likeness(record, here or {}), reverse=True)
     for collection in ("claims", "tables"):
         kinds = {name: entry["kind"] for record in found for name, entry in record.data[collection].items()}
         for name in dict.fromkeys([*made[collection], *kinds]):
             said = [(record, record.data[collection][name]) for record in found if name in record.data[collection]]
-            yield _row(name, kinds.get(name), made[collection].get(name), said, missing, (here or {}).get("name"))
+            row = _row(name, kinds.get(name), made[collection].get(name), said, missing)
+            of_another = all(record.machine != (here or {}).get("name") for record, _ in said)
+            if collection == "tables" and row.kind == "measured" and row.why == NOT_LEFT and of_another:
+                row = replace(row, verdict=ELSEWHERE, why=MEASURED_ELSEWHERE)
+            yield row
 
 
 def raised(number, what):
@@ -57,12 +62,10 @@ def _likeness(record, here):
     return record.machine == here.get("name"), ("gpu" in there) == ("gpu" in here), record.date
 
 
-def _row(name, kind, ours, said, missing, here):
+def _row(name, kind, ours, said, missing):
     record, theirs = next(((record, entry) for record, entry in said if _has_value(entry)), (said or [(None, None)])[0])
     row = {"name": name, "kind": ours["kind"] if ours else kind, "published": shown(theirs), "here": shown(ours)}
     row["machine"] = record.label if record and record.machine else ""
-    if ours is None and row["kind"] == "measured" and missing == NOT_LEFT and all(record.machine != here for record, _ in said):
-        return Row(**row, verdict=ELSEWHERE, why=MEASURED_ELSEWHERE)
     return Row(**row, **dict(zip(("verdict", "why"), _verdict(ours, theirs, missing))))
 
 

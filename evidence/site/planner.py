@@ -102,4 +102,3 @@ def compiled(packed):
         finally:
             sources.unlink()
     return kept.read_bytes()
-

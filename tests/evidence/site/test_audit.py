@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from built import differences
 
 from evidence.problems import Problem
 from evidence.site import audit
@@ -48,15 +47,6 @@ def test_a_page_that_holds_its_bars_breaks_none_and_performance_is_no_gate(one_p
 def test_what_breaks_a_bar_is_named(one_page, wrong, message):
     broken, _ = one_page(**wrong)
     assert broken[0].startswith(message), broken
-
-
-def test_two_builds_that_differ_are_told_apart_to_the_byte(tmp_path):
-    for folder, content in (("one", "a"), ("same", "a"), ("other", "b")):
-        (tmp_path / folder / "sub").mkdir(parents=True)
-        (tmp_path / folder / "sub" / "file").write_text(content)
-    (tmp_path / "other" / "more").touch()
-    assert differences(tmp_path / "one", tmp_path / "same") == []
-    assert differences(tmp_path / "one", tmp_path / "other") == ["more", "sub/file"]
 
 
 def test_a_missing_lighthouse_is_an_error_that_names_the_command(monkeypatch, tmp_path):
