@@ -20,6 +20,7 @@ from .workload import Traced, Workload
 WORTH = 1.03  # a change that gains less is not named
 SAVES = 0.05  # of the memory, where a step does not fit: one that saves less is not named
 SHOWN = 3
+BEFORE_TRITON = ("pascal",)  # torch.utils._triton: torch.compile asks for compute capability 7.0
 MOST_TIMES = 64  # the batch that a suggestion may multiply by
 
 
@@ -97,7 +98,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         raise ValueError("strategy='hsdp': it repeats the shards of a node on others, and there is one node: take 'fsdp2'")
     if job.optimizer == "muon" and cluster.gpus > 1 and strategy != "ddp":
         raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp'")
-    processor(cluster.gpu)  # ValueError where no time is predicted for it
+    check_compiled(job.compiled, cluster.gpu)
     return Setting(
         gpu=cluster.gpu,
         gpus=cluster.gpus,
@@ -112,6 +113,12 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         attention="flash" if job.attention == "flash" else "",
         **links(cluster),
     )
+
+
+def check_compiled(compiled: bool, gpu: Accelerator) -> None:
+    """ValueError where no time is predicted for a GPU, or its steps cannot be compiled."""
+    if processor(gpu).architecture in BEFORE_TRITON and compiled:
+        raise ValueError(f"compiled=True: torch.compile writes for Triton, which has no code for {gpu.label}: leave it out (--compile)")
 
 
 def links(cluster: Cluster) -> dict[str, Any]:
@@ -142,11 +149,17 @@ def answer(workload: Workload, setting: Setting, constants: dict[str, float] | N
     if of_peft(workload) and strategy(setting.strategy).shards:  # adapters are gathered in 16 bits: peft casts no input
         workload = replace(workload, autocast="")
     trace = traced(workload)
+    check_rank(workload.rank, trace)
     engine = _engine(workload, setting) if setting.answers else {}
     prediction = timing.prediction(trace, workload, setting, constants)
     if engine:
         prediction = _with_writing(prediction, workload, setting)
     return Answer(workload, setting, trace, prediction, engine, constants)
+
+
+def check_rank(rank: int, trace: Traced) -> None:
+    if rank > trace.width:
+        raise ValueError(f"rank={rank}: the model is {trace.width:,} wide, and adapters of a larger rank hold more than its weights")
 
 
 def _engine(workload: Workload, setting: Setting) -> dict[str, float]:
@@ -203,7 +216,7 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     under = replace(workload, weights="bfloat16" if mixed else workload.weights, autocast="") if mixed or of_peft(workload) else workload
     in_bf16 = " --dtype bf16" if mixed else ""
     adapted = replace(setting, state=FP32_ADAPTERS if under.weights != "float32" else "", reference=False)
-    if not workload.compiled and processor(setting.gpu).architecture != "pascal":  # too old for Triton
+    if not workload.compiled and processor(setting.gpu).architecture not in BEFORE_TRITON:
         yield "torch.compile", "--compile", replace(workload, compiled=True), setting
     if workload.attention != "fused":
         yield "fused attention", "--attention auto", replace(workload, attention="fused"), setting

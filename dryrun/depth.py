@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import storage_log
 from .kernels import deep
-from .memory_trace import Trace
+from .memory_trace import StoredTrace, Trace
 
 if TYPE_CHECKING:
     from .workload import Traced
@@ -80,11 +80,14 @@ def deep_step(low: Traced, high: Traced, few: tuple[int, int], number: int) -> T
     for name in ("parameters", "trainable", "tensors", "factored", "keys", "window_keys", "weight_bytes"):
         first, last = getattr(low, name), getattr(high, name)
         setattr(result, name, round(first + (last - first) * share))
+    result.kept = {
+        phase: (line(low.kept[phase][0], every, few, number), line(low.kept[phase][1], fused, few, number)) for phase, (every, fused) in high.kept.items()
+    }
     result.layers = number
     if low.memory and high.memory:
         storages = storage_log.deep(low.memory.storages, high.memory.storages, few, number)  # type: ignore[arg-type]
         flops, parameters = line(low.memory.flops, high.memory.flops, few, number), line(low.memory.parameters, high.memory.parameters, few, number)
-        result.memory = Trace.of_storages(storages, flops, parameters)
+        result.memory = StoredTrace(storages, flops, parameters)
     return result
 
 

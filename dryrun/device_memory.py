@@ -3,8 +3,8 @@
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
 and the CUDA context. Where a rank takes the steps of one GPU, alone or under DDP, the allocator is replayed (see `reserved`), but for
 compiled steps and offload. Elsewhere two constants of published peaks stand for it, a part that grows with the tensors and one that
-does not. The context is a third one: only what the driver reports contains it. With many GPUs the driver reports more, so the upper
-end has the least that was seen there.
+does not: the fit found no need of either, so the upper end has the room. The context is a third one: only what the driver reports
+contains it. With many GPUs the driver reports more, so the upper end has the least that was seen there.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from . import storage_factors
 from .hardware import GiB
 from .optimizers import Optimizer, optimizer
 from .reserved import APART, OF_HOPPER, TRAINED, VIEWS, WORKSPACE, Peak, replay
 from .setting import FP32_ADAPTERS
+from .storage_log import in_order
 from .strategies import strategy
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
 WHOLE_GRADIENT = 4  # bytes for each weight: FSDP2 adds them up in the dtype that it reduces in
 REPLAY_MARGIN = 1.05  # what our H100 and H200 reserved for full fine-tuning was nearer to the replay (tests/dryrun/test_reserved.py)
-LOSS_PARTS = 2  # of a step: the forward pass and the first half of the backward pass hold the logits
-# Bytes for each logit that a loss does not keep: a fused one holds one fp32 copy fewer, a chunked one holds no logits.
-LOGITS_SAVED = {"fused": 4, "none kept": 10}
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,28 @@ class Needed:
         return self.high <= size
 
 
-def tensors(traced: Traced, workload: Workload, setting: Setting) -> dict[str, float]:
-    """{category: bytes} at the peak of one rank."""
-    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]  # type: ignore[union-attr]
-    if setting.views or setting.accumulation > 1:  # buckets are there all the time, sums from the second micro-batch on
-        gradients = max(part.get("gradients", 0) for part in parts)
-        parts = [{**part, "gradients": gradients} for part in parts]
-    if keeps_whole_gradients(setting):
-        whole = WHOLE_GRADIENT * traced.trainable / (setting.tensor * setting.pipeline)
-        parts = [{**part, "gradients": whole} for part in parts[:-1]] + parts[-1:]
-    for part in parts[:LOSS_PARTS]:
-        _without_logits(
-            part, LOGITS_SAVED.get(_loss(workload), 0) * workload.batch * workload.length * traced.vocabulary
-        )
-    return max(parts, key=lambda categories: sum(categories.values()))
+def tensors(traced: Traced, workload: Workload, setting: Setting, loss_in_place: bool = False) -> dict[str, float]:
+    """{category: bytes} at the peak of one rank. loss_in_place: see `storage_factors`."""
+    always, held = _always(traced, setting), _held(traced, setting)
+    of_category = {name: held[name] / size for name, size in _as_traced(traced).items()}
+    if "gradients" in always:
+        of_category["gradients"] = 0.0
+    split = setting.tensor * setting.sequence
+    in_flight = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
+    of_category["activations"] = in_flight / (split * setting.pipeline)
+    of_category |= dict.fromkeys(("temporaries", "inputs"), 1 / split)
+    changed = storage_factors.factors(traced, workload, setting, loss_in_place)
+    at_peak = _highest(_storages(traced), tuple(of_category.items()), changed) | always
+    found = max(at_peak, _at_step(traced, setting), key=lambda categories: sum(categories.values()))
+    return in_order(found) | {name: size for name, size in found.items() if size}
+
+
+def _at_step(traced: Traced, setting: Setting) -> dict[str, float]:
+    """{category: bytes} while an optimizer makes something of all weights at once: the traced one changes them in place."""
+    chosen, held = optimizer(setting.optimizer), states(traced, setting)
+    made = 0 if strategy(setting.strategy).deepspeed else chosen.at_once  # DeepSpeed has an AdamW of its own, which is fused
+    always = {name: size for name, size in _always(traced, setting).items() if name != "gradients"}  # whole ones are reduced by then
+    return held | always | {"temporaries": held.get("optimizer", 0) * made / max(1, chosen.moments)}
 
 
 def keeps_whole_gradients(setting: Setting) -> bool:
@@ -69,49 +76,61 @@ def keeps_whole_gradients(setting: Setting) -> bool:
     return setting.whole_gradients and setting.accumulation > 1 and sharded and not setting.offload
 
 
-def states(traced: Traced, workload: Workload, setting: Setting) -> dict[str, float]:
-    """{category: most bytes} of weights, gradients and optimizer state. They need not all be there at the peak."""
-    parts = [_of_rank(traced, workload, setting, categories) for _, categories in traced.memory.parts]  # type: ignore[union-attr]
-    return {name: max(part.get(name, 0) for part in parts) for name in STATE[:3]}
+def states(traced: Traced, setting: Setting) -> dict[str, float]:
+    """{category: most bytes} of what a rank holds of weights, gradients and optimizer state. They need not all be there at the peak."""
+    return {name: size for name, size in _held(traced, setting).items() if name in STATE[:3]}
 
 
-def _loss(workload: Workload) -> str:
-    return "none kept" if workload.fused_loss else "fused" if workload.compiled else ""
+def _held(traced: Traced, setting: Setting) -> dict[str, float]:
+    """{category: most bytes} of what a rank holds of `STATE`."""
+    return dict.fromkeys(STATE, 0.0) if setting.offload else _shares(traced, setting)
 
 
-def _without_logits(part: dict[str, float], size: float) -> None:
-    """Takes these bytes off the activations, and what is left off the temporaries."""
-    for name in ("activations", "temporaries"):
-        taken = min(size, part.get(name, 0))
-        part[name] = part.get(name, 0) - taken
-        size -= taken
+def _shares(traced: Traced, setting: Setting) -> dict[str, float]:
+    """{category: most bytes} of a rank's shares of `STATE`, on the GPU or in host memory."""
+    whole = _state(traced, setting, _as_traced(traced))
+    return {name: size * _share_of_state(traced, setting) / _shards(name, setting) for name, size in whole.items()}
 
 
-def _of_rank(traced: Traced, workload: Workload, setting: Setting, categories: dict[str, float]) -> dict[str, float]:
-    """What one rank holds of a part of the step: {category: bytes}."""
-    split = setting.tensor * setting.pipeline
-    categories = _state(traced, setting, dict(categories))
-    in_flight = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
-    held = {}
-    for name, size in categories.items():
-        if name in STATE:
-            held[name] = size * _share_of_state(traced, setting) / _shards(name, setting)
-        elif name == "activations":
-            held[name] = size * in_flight / (split * setting.sequence)
-        else:
-            held[name] = size / (setting.tensor * setting.sequence)
+def _as_traced(traced: Traced) -> dict[str, float]:
+    """{category: most bytes} of `STATE` in the traced step."""
+    return {name: size for name in STATE if (size := _most(_storages(traced), name))}
+
+
+def _always(traced: Traced, setting: Setting) -> dict[str, float]:
+    """{category: bytes} of what a rank has at every moment of a step, where that is not as it was traced."""
+    split, chosen = setting.tensor * setting.pipeline, strategy(setting.strategy)
+    found = {}
+    if keeps_whole_gradients(setting):
+        found["gradients"] = WHOLE_GRADIENT * traced.trainable / split
+    elif setting.views or setting.accumulation > 1:  # buckets are there all the time, sums from the second micro-batch on
+        found["gradients"] = states(traced, setting).get("gradients", 0)
     if setting.reference:
-        held["reference weights"] = held["parameters"]
-    if setting.offload:
-        held.update(dict.fromkeys(STATE, 0.0))
-    chosen = strategy(setting.strategy)
+        found["reference weights"] = _shares(traced, setting)["parameters"]
     if chosen.gathers and setting.data > 1 or setting.offload:
-        held["gathered weights"] = _gathered(traced, setting) / split
+        found["gathered weights"] = _gathered(traced, setting) / split
     if chosen.buckets and not setting.views:
-        held["gradient buckets"] = categories.get("gradients", 0) / split
+        found["gradient buckets"] = _state(traced, setting, _as_traced(traced)).get("gradients", 0) / split
     if chosen.deepspeed:
-        held["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
-    return held
+        found["gradient buckets"] = 2 * min(DEEPSPEED_BUCKET, traced.trainable)
+    return found
+
+
+def _storages(traced: Traced) -> Storages:
+    """ValueError where a trace does not say in which order storages come and go, as that of a forward pass."""
+    if not traced.memory or not traced.memory.storages:
+        raise ValueError("its storages were not traced: memory is known of training steps alone")
+    return traced.memory.storages
+
+
+@lru_cache(maxsize=64)
+def _highest(storages: Storages, factors: tuple[tuple[str, float], ...], changed: tuple[tuple[int, float], ...]) -> dict[str, float]:
+    return storages.highest(dict(factors), dict(changed))
+
+
+@lru_cache(maxsize=64)
+def _most(storages: Storages, category: str) -> int:
+    return storages.most(category)
 
 
 def _gathered(traced: Traced, setting: Setting) -> float:
@@ -189,21 +208,20 @@ def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict
 
 
 def replayed(
-    traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0, margin: float = 1.0
-) -> Peak | None:
+    traced: Traced, workload: Workload, setting: Setting, constants: dict[str, float], beside: float = 0.0, margin: float = 1.0,
+    loss_in_place: bool = False,
+) -> Peak | None:  # fmt: skip
     """What the allocator holds on this GPU beside that many bytes, or would on a larger one where it does not fit. None where the trace
     does not say in which order storages come and go: under strategies that shard, with states in host memory, or in kernels that a
     compiler makes. margin: times as much as the replay says is reserved."""
     storages = traced.memory.storages if traced.memory else None
     if not storages or workload.compiled or setting.offload or not _as_on_one(setting):
         return None
-    here = states(traced, workload, setting)
-    plain = {name: max(categories.get(name, 0) for _, categories in traced.memory.parts) for name in here}  # type: ignore[union-attr]
-    factors = {name: size / plain[name] for name, size in here.items() if plain[name]}
+    here = _held(traced, setting)
+    factors = {name: here[name] / size for name, size in _as_traced(traced).items()}
     if setting.state == FP32_ADAPTERS:  # of the weights these alone are wider than traced
         factors |= {"parameters": 1, TRAINED: 2}
-    logits = workload.batch * workload.length * traced.vocabulary
-    unmade = frozenset((2 * logits, 4 * logits) if workload.fused_loss else ())
+    unmade = frozenset(number for number, _ in storage_factors.factors(traced, workload, setting, loss_in_place))
     held = round(here["parameters"]) if setting.reference else 0
     limit = int((_usable(setting) - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
     buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
@@ -211,7 +229,8 @@ def replayed(
     found = _replayed(*job)
     if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
         found = _replayed(*job, limit)
-    return Peak(found.allocated + held, round(found.reserved * margin) + held, found.asked + held)
+    step = round(sum(_at_step(traced, setting).values()))
+    return Peak(*(max(size + held, step) for size in (found.allocated, round(found.reserved * margin), found.asked)))
 
 
 def _as_on_one(setting: Setting) -> bool:
@@ -248,9 +267,8 @@ def band(workload: Workload, setting: Setting, replayed: bool = False) -> str:
     """The name of the constant by which all but the `certain` bytes grow to the upper end, for steps of this kind."""
     if replayed:  # libraries differ in what adapters keep and in which dtype
         return "high_replayed_adapters" if workload.rank else "high_replayed"
-    if setting.gpus == 1:
-        return "high"
-    return "high_many_fused" if workload.compiled else "high_many_qlora" if workload.four_bit else "high_many"
+    name = "high" if setting.gpus == 1 else "high_many"
+    return f"{name}_adapters" if workload.rank else name
 
 
 def on_device(total: float, constants: dict[str, float], *, context: bool, reserved: bool) -> float:

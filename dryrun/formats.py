@@ -5,5 +5,6 @@ WEIGHT_BYTES = {
     "int4-128": 0.5 + 4 / 128, "q4_k_m": 4.85 / 8, "q4_0": 4.5 / 8, "fp8": 1.0, "nf4": 0.5 + 1 / 16,
     "nvfp4": 0.5 + 1 / 16, "mxfp4": 0.5 + 1 / 32,
 }  # fmt: skip
+CALLED = {"awq": "int4-128", "gptq": "int4-128", "int4": "int4-128", "gguf": "q4_k_m", "q4": "q4_k_m", "q8": "q8_0"}  # by the names of their libraries
 OF_LLAMA_CPP = ("q8_0", "q4_k_m", "q4_0")
 WHOLE_MODEL = ("fp32", "q8_0", "q4_k_m", "q4_0")  # embedding and output layer too; elsewhere these stay in 16 bits

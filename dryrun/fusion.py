@@ -4,10 +4,13 @@ matrix products, as TorchInductor does."""
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Collection
 
 from .kernels import Kernel, Kernels, Operator
 
+KEEPING = ("forward", "recomputation")  # phases whose results later ones read
+CAST = "_to_copy"
 LARGEST_CACHE = 256e6  # bytes; no GPU has a larger L2
 
 
@@ -160,3 +163,39 @@ def _recompute_cheap(
                 needed = traffic[other][0]  # type: ignore[index]  # all of them are groups
                 needed.pop(key, None)
                 needed.update({read: size for read, size in reads.items() if read not in needed})
+
+
+def kept(operators: list[Operator], logits: int) -> dict[str, tuple[int, int]]:
+    """{phase: (bytes that it keeps for later ones, bytes that it keeps with fused kernels)}, of the forward pass and of what checkpointing
+    computes again. A compiled step computes the results of a cheap kernel again, where keeping what it reads takes less. logits: how many
+    there are; they are left out, as are 16-bit copies of weights."""
+    groups = _groups(operators)
+    traffic, readers = _traffic(operators, groups), _readers(operators, groups)
+    phase: dict[int | tuple[str, int], str] = {group: operators[group].phase for group in traffic}
+    phase |= {("product", index): operator.phase for index, operator in enumerate(operators) if operator.kind != "memory"}
+    made_anywhere = {key for operator in operators for key in operator.writes}
+    found = {}
+    for number, part in enumerate(KEEPING):
+        later = (*KEEPING[number + 1 :], "backward")
+        own = [operator for operator in operators if operator.phase == part and not (operator.name == CAST and not made_anywhere & operator.reads.keys())]
+        made = {key: size for operator in own for key, size in operator.writes.items() if size not in (2 * logits, 4 * logits)}
+        read = {key: {reader for reader in readers[key] if phase[reader] in later} for key in made}
+        crossing = {key for key in made if read[key]}
+        cheap = {group: {key for key in writes if key in crossing and all(reader in traffic for reader in read[key])}
+                 for group, (_, writes) in traffic.items() if phase[group] == part}  # fmt: skip
+        outside = {key for operator in own if operator.kind != "memory" for key in operator.writes}  # of products and attention
+        outside |= {key for group in cheap for key in traffic[group][1]}  # and what fused kernels write
+        fused = crossing & outside - set().union(*cheap.values())
+        for group, results in cheap.items():
+            instead = (traffic[group][0].keys() & made.keys()) - fused
+            fused |= min(instead, results, key=lambda keys: _distinct(made, keys))
+        found[part] = _distinct(made, crossing), _distinct(made, fused)
+    return found
+
+
+def _distinct(made: dict[tuple[int, int], int], keys: Collection[tuple[int, int]]) -> int:
+    """Bytes of the storages of these tensors."""
+    largest: Counter[int] = Counter()
+    for storage, version in keys:
+        largest[storage] = max(largest[storage], made[storage, version])
+    return sum(largest.values())

@@ -163,6 +163,12 @@ def accelerator(name: str | Accelerator) -> Accelerator:
         return name
     key = NAMES.get(_normal(name))
     if key is None:
+        counted = re.fullmatch(r"(\d+) ?[x×*] ?(.+)", str(name).strip())
+        if counted and (NAMES.get(_normal(counted[2])) or any(_nearest(_normal(counted[2])))):
+            raise ValueError(f"gpu={str(name)[:80]!r}: the number stands apart: gpu={counted[2]!r}, gpus={counted[1]} (--gpus {counted[1]})")
+        if re.match(r"mac|imac|apple", str(name), re.IGNORECASE):
+            macs = [key for key, row in ACCELERATORS.items() if row.family == "apple"]
+            raise ValueError(f"gpu={str(name)[:80]!r}: a Mac is asked for by its chip: {', '.join(macs)}")
         close = list(dict.fromkeys(_nearest(_normal(name))))[:4]
         meant = f": did you mean {' or '.join(close)}?" if close else "."
         raise ValueError(f"gpu={str(name)[:80]!r} is not known{meant} All names: dryrun gpus")

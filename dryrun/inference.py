@@ -21,6 +21,7 @@ LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and t
 FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
 MAY_BE_GIVEN = "it may fit: the system leaves the GPU a part of the memory, and can be told to leave it more"
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
+WITHOUT_FP8 = ("pascal", "volta")  # https://docs.vllm.ai/en/v0.32.0/features/quantization/llm_compressor/fp8/
 GIVEN_TO_VLLM, GIVEN_AT_MOST = 0.9, 0.97  # of a GPU's memory: by default, and where nothing else is on it
 MOST_SLOTS = 64  # that are asked of llama.cpp: it is made for few users
 OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
@@ -143,6 +144,10 @@ class Served:
             return f"nobody published rows of weights in {self.generation.weights} that could judge it"
         if shared_memory.kind(self.cluster.gpu):
             return shared_memory.unpredicted(self.cluster.gpu, self.gpus, self.generation.batch, self.generation.weights)
+        if self.generation.weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
+            return f"engines run fp8 from compute capability 7.5 on, and {self.cluster.gpu.label} has less: take int4-128 (GPTQ), or fp16"
+        if self.traced.cache_heads < self.traced.split_heads:
+            return "no published run of a model with latent attention (DeepSeek, Kimi) was found that could judge it"
         return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
 
     @property
@@ -155,6 +160,8 @@ class Served:
         fitting = []
         shared = shared_memory.kind(self.cluster.gpu)
         for weights in OFFERED_OF_LLAMA_CPP if shared else OFFERED:
+            if weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
+                continue
             other = serve(replace(self.generation, weights=weights), self.cluster)
             if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights] and other.fits:
                 fitting.append((f"--weights {weights}", other))

@@ -23,6 +23,7 @@ METHODS = ("full", "lora", "qlora")
 OBJECTIVES = ("sft", "dpo", "grpo")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
 LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
+LARGEST_SHARED = max(row.get("memory") for row in hardware.ACCELERATORS.values() if row.shares_memory)  # GB
 GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "mixed": "float32"}
 
@@ -296,8 +297,8 @@ class Cluster:
             raise ValueError(f"host_memory_gb={self.host_memory_gb}: give GB above 0")
         if self.memory_gb is not None and not self.gpu.shares_memory:
             raise ValueError(f"memory_gb={self.memory_gb}: {self.gpu.label} has memory of its own: leave it out")
-        if self.memory_gb is not None and not 0 < self.memory_gb < math.inf:
-            raise ValueError(f"memory_gb={self.memory_gb}: give GB above 0")
+        if self.memory_gb is not None and not 0 < self.memory_gb <= LARGEST_SHARED:
+            raise ValueError(f"memory_gb={self.memory_gb}: give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
             what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"

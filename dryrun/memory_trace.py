@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .hardware import GiB
@@ -32,13 +33,6 @@ class Trace:
         self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])
         self.flops, self.timeline = dict(tracker.flops), tracker.timeline
 
-    @classmethod
-    def of_storages(cls, storages: Storages, flops: dict[str, float], parameters: int = 0) -> Trace:
-        """A step of these storages."""
-        parts = storages.parts()
-        peak, categories = max(parts, key=lambda part: part[0])
-        return cls(parameters, peak, categories, flops=flops, parts=parts, storages=storages)
-
     @property
     def peak_gib(self) -> float:
         return self.peak / GiB
@@ -46,3 +40,23 @@ class Trace:
     def gib(self, category: str) -> float:
         """GiB of one category at the peak."""
         return self.peak_by_category.get(category, 0) / GiB
+
+
+class StoredTrace(Trace):
+    """The trace of a step of these storages. Its peaks are looked for when somebody asks: what a setting makes of them is another one."""
+
+    def __init__(self, storages: Storages, flops: dict[str, float], parameters: int = 0) -> None:
+        self.storages, self.flops, self.parameters = storages, flops, parameters
+        self.after_forward, self.timeline = {}, []
+
+    @cached_property
+    def parts(self) -> list[tuple[int, dict[str, float]]]:  # type: ignore[override]
+        return self.storages.parts()  # type: ignore[union-attr]
+
+    @cached_property
+    def peak(self) -> int:  # type: ignore[override]
+        return max(size for size, _ in self.parts)
+
+    @cached_property
+    def peak_by_category(self) -> dict[str, float]:  # type: ignore[override]
+        return max(self.parts, key=lambda part: part[0])[1]

@@ -14,7 +14,8 @@ NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon, ns_steps: three products each
 class Optimizer:
     """moved: bytes that a step moves for each fp32 weight; launches: kernels for each tensor.
     moments: that it keeps of a weight, each as wide as the weight; moments_of_matrix: of a weight in a layer's matrix.
-    state: bytes for each weight instead, where they have a width of their own; factored: a row and a column of each matrix in fp32."""
+    state: bytes for each weight instead, where they have a width of their own; factored: a row and a column of each matrix in fp32.
+    at_once: moments of all weights that a step makes anew, and frees after it."""
 
     moved: float
     launches: float
@@ -22,6 +23,7 @@ class Optimizer:
     moments_of_matrix: int = 2
     state: float | None = None
     factored: bool = False
+    at_once: int = 0
 
     @property
     def orthogonalizes(self) -> bool:
@@ -32,7 +34,7 @@ class Optimizer:
 # By the names that a reader gives.
 OPTIMIZERS = {
     "adamw": Optimizer(28, 1 / 40),  # fused: reads weight, gradient and two states, writes weight and states
-    "adamw_foreach": Optimizer(80, 14 / 40),
+    "adamw_foreach": Optimizer(80, 14 / 40, at_once=1),  # the root of the second moment, of all weights together
     "adamw_loop": Optimizer(80, 14),
     "adamw_8bit": Optimizer(16, 1, state=2.1),  # two bytes, and a scale for each 256 values
     "adafactor": Optimizer(40, 12, factored=True),

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NoReturn
 
 from . import hardware
-from .formats import WEIGHT_BYTES
+from .formats import CALLED, WEIGHT_BYTES
 from .job import ATTENTIONS, LARGEST_COUNT, OBJECTIVES, PRECISIONS
 from .optimizers import OPTIMIZERS
 from .strategies import STRATEGIES
@@ -135,7 +135,10 @@ def _of_generation(verb: argparse.ArgumentParser) -> None:
     group.add_argument("--prompt", type=_positive, default=1024, help="tokens of a prompt (default: 1024)")
     group.add_argument("--new", type=_positive, default=256, help="tokens of an answer (default: 256)")
     group.add_argument("--batch", type=_positive, default=1, help="sequences at once (default: 1)")
-    group.add_argument("--weights", choices=WEIGHT_BYTES, default="bf16", help="format of the weights (default: bf16)")
+    group.add_argument(
+        "--weights", type=lambda given: CALLED.get(given.lower(), given.lower()), choices=WEIGHT_BYTES, default="bf16",
+        help="format of the weights (default: bf16); awq and gptq are int4-128, gguf is q4_k_m",
+    )  # fmt: skip
 
 
 def first_given(options: argparse.Namespace, names: tuple[str, ...]) -> str | None:

@@ -163,6 +163,8 @@ def _options(
         raise ValueError(f"model {full.model[:40]!r}: {name} is no language model: plan() takes those")
     with _tracing(full):
         trace = traced(full)
+    answer.check_compiled(full.compiled, here.gpu)
+    answer.check_rank(rank, trace)
     families: dict[str, list[Option]] = {}
     for row in rows(full, here, trace, precision, rank):
         if only not in (None, row.name) or method not in ("full", _method(row.workload)):

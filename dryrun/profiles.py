@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from . import depth, families, models, storage_log
-from .fusion import eager, fused
+from .fusion import eager, fused, kept
 from .kernels import Operator
-from .memory_trace import Trace
+from .memory_trace import StoredTrace
 from .storage_log import Storages
 from .workload import Experts, Traced, Workload
 
@@ -188,10 +188,10 @@ def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
     regime = profile["steps"][name][regime_number]
     values = numbers(profile["polynomials"], workload.batch, workload.length)
     state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
-    steps = [_step(one, values, workload.compiled) for one in regime["shallow"]]
+    steps = [_step(one, values, workload) for one in regime["shallow"]]
     found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
     logged = _storages(name, regime_number, workload.model, workload.rank)
-    memory = Trace.of_storages(logged.sized(values), _flops(found)) if logged else None
+    memory = StoredTrace(logged.sized(values), _flops(found)) if logged else None
     return replace(found, state=state, memory=memory)
 
 
@@ -232,15 +232,16 @@ def basis(batch: int, length: int) -> tuple[int, ...]:
     return 1, batch, length, batch * length, length * length, batch * length * length
 
 
-def _step(one: dict[str, Any], values: list[int], compiled: bool) -> Traced:
+def _step(one: dict[str, Any], values: list[int], workload: Workload) -> Traced:
     facts = dict(one["traced"])
     facts["matrices"] = {tuple(shape): count for shape, count in facts["matrices"]}
     facts["experts"] = Experts(*facts["experts"]) if facts["experts"] else None
     operators = operators_of(one, values)
-    kernels = (fused if compiled else eager)(operators)
-    if not compiled:  # what only describes a tensor costs the CPU's time alone
+    kernels = (fused if workload.compiled else eager)(operators)
+    if not workload.compiled:  # what only describes a tensor costs the CPU's time alone
         kernels.dispatched.update({(phase, False): count for phase, count in one["free"]})
-    return Traced(**facts, kernels=kernels, memory=None)
+    keeps = kept(operators, workload.batch * workload.length * facts["vocabulary"]) if workload.compiled and workload.kind == "train" else {}
+    return Traced(**facts, kernels=kernels, kept=keeps, memory=None)
 
 
 def storages(one: dict[str, Any]) -> Storages:

@@ -14,7 +14,6 @@ from .storage_log import MADE, Storages
 STEPS = 2
 # A workspace of cuBLAS, on Hopper and elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp). Our H100 and H200 held two.
 WORKSPACES, OF_HOPPER, WORKSPACE = 2, 32 * MIB, 8 * MIB + 128 * 1024
-OF_LOGITS = ("activations", "temporaries")  # categories that they are in
 APART, VIEWS = "apart", "views"  # DDP's buckets beside the gradients, or the gradients are views of them
 TRAINED = "trained"  # a key of the factors
 
@@ -40,7 +39,7 @@ def replay(
     """The peaks of a job's steps on a GPU that has `limit` bytes for them; None where they run out of memory.
 
     factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters" for weights with a gradient.
-    unmade: bytes of the activations and temporaries that the job does not make: logits. workspace: bytes of one workspace of cuBLAS.
+    unmade: numbers of the storages that the job does not make. workspace: bytes of one workspace of cuBLAS.
     buckets: those of DDP, APART or VIEWS; "" for a job without.
     """
     try:
@@ -59,17 +58,13 @@ class _Job:
         """Bytes of each storage, None for one that is not made."""
         made = self.storages.made
         trained = Counter(size for size, category in made if category == "gradients")
-        of_gradients = set(trained)
-        backward = self.storages.events[: self.storages.ends[0]].count(MADE)
         found: list[int | None] = []
         for number, (size, category) in enumerate(made):
             factor = factors.get(category, 1.0)
             if category == "parameters" and trained[size] > 0:
                 trained[size] -= 1
                 factor = factors.get(TRAINED, factor)
-            # In the backward pass one of a trained weight's size may become its gradient.
-            gone = category in OF_LOGITS and size in unmade and not (size in of_gradients and number >= backward)
-            found.append(None if gone else round(size * factor))
+            found.append(None if number in unmade else round(size * factor))
         return found
 
     def run(self, accumulation: int, workspace: int, buckets: str) -> Peak:

@@ -61,7 +61,7 @@ def unpredicted(gpu: Accelerator, gpus: int, batch: int, weights: str) -> str:
     if batch > 1:
         return "published runs of such machines write one sequence at a time: take a batch of 1"
     if weights not in FORMATS:
-        return f"llama.cpp is what was published of such machines: take weights in {', '.join(FORMATS)}"
+        return f"only runs of llama.cpp judge a speed here: take weights in {', '.join(FORMATS)}"
     return ""
 
 

@@ -16,7 +16,7 @@ from transformers import AttentionInterface
 from transformers.initialization import no_init_weights
 
 from . import adapters, caches, depth, models, tracing
-from .fusion import eager, fused
+from .fusion import eager, fused, kept
 from .gpu_operators import GpuOperators
 from .memory_trace import Trace
 from .recorder import Recorder
@@ -151,6 +151,8 @@ def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any
     result.matrices = dict(Counter(tuple(p.shape) for p in in_layers))
     result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0
     result.model_class, result.tied = model_class.__name__, bool(getattr(config, "tie_word_embeddings", False))
+    if workload.compiled and workload.kind == "train":
+        result.kept = kept(found.operators, workload.batch * workload.length * result.vocabulary)
     result.heads, result.split_heads, result.cache_heads = heads_of(config)
     result.experts = experts_of(config, model)
     result.keys, result.window_keys, result.window = caches.of_tokens(config, number)

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from functools import cached_property
+from itertools import accumulate, count, pairwise
+from operator import mul
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "weight copies", "temporaries", "inputs")
 
@@ -21,6 +23,8 @@ Kind = tuple[bool, int, str]  # of an event: (whether it makes a storage, bytes 
 Event = tuple[Kind, int]
 DIFFER = "layers differ in what they run"
 MADE = -1  # an event that makes the next storage; any other is the number of the storage that it frees
+OF_LOGITS = ("activations", "temporaries")  # categories that they are in
+NEAR = 16  # storages before and after the end of the forward pass, among which logits are: tensors of layers may be as large
 CLAIMED = ("parameters", "inputs", "optimizer")  # categories of what is there before the first operator, in this order
 
 
@@ -58,7 +62,25 @@ class Storages:
 
     def sized(self, values: Sequence[int]) -> Storages:
         """The same in bytes, where the sizes of these are places in `values`."""
-        return Storages([(values[place], category) for place, category in self.made], self.events, self.ends)
+        found = Storages([(values[place], category) for place, category in self.made], self.events, self.ends)
+        found.__dict__["_order"] = self._order
+        return found
+
+    @cached_property
+    def _order(self) -> tuple[list[int], list[int]]:
+        """(the number of the storage that each event is about, 1 where it is made and -1 where it is freed)."""
+        born = count()
+        return [next(born) if event == MADE else event for event in self.events], [1 if event == MADE else -1 for event in self.events]
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[float, ...], tuple[str, ...]]:
+        """(bytes, category) of the storages in order."""
+        return tuple(zip(*self.made, strict=True))  # type: ignore[return-value]
+
+    def _totals(self, sizes: list[float]) -> list[float]:
+        """Bytes after each event, of storages of these sizes."""
+        numbers, signs = self._order
+        return list(accumulate(map(mul, signs, map(sizes.__getitem__, numbers))))
 
     def changes(self) -> list[tuple[int, str]]:
         """(bytes more, category) of each event."""
@@ -78,6 +100,54 @@ class Storages:
             counted = peak
             found.append((totals[peak], in_order(now)))
         return found
+
+    def highest(self, factors: Mapping[str, float], changed: Mapping[int, float]) -> dict[str, float]:
+        """{category: bytes} where the step holds most, if storages of a category were `factors` times as large (1 where it is not
+        named), and the storages of these numbers again so many times."""
+        traced, categories = self._columns
+        sizes = list(map(mul, traced, map((dict.fromkeys(CATEGORIES, 1) | dict(factors)).__getitem__, categories)))
+        for number, factor in changed.items():
+            sizes[number] *= factor
+        totals = self._totals(sizes)
+        found: dict[str, float] = {}
+        for number in self._alive(totals.index(max(totals)) + 1):
+            category = self.made[number][1]
+            found[category] = found.get(category, 0) + sizes[number]
+        return in_order(found)
+
+    def most(self, category: str) -> int:
+        """The most bytes of one category that are there at once."""
+        traced, categories = self._columns
+        return round(max(self._totals(list(map(mul, traced, map(category.__eq__, categories)))), default=0))
+
+    def logits(self, each: int) -> dict[int, bool]:
+        """{number of a storage of `each` bytes: whether the forward pass keeps it for the backward pass}, of what may be logits: the forward
+        pass ends with them, and the backward pass starts with theirs. There a storage of a trained weight's size may become its gradient,
+        and is none."""
+        backward, kept = self._forward
+        first, end = max(0, backward - NEAR), backward + NEAR
+        of_gradients = {size for size, category in self.made[backward:] if category == "gradients"}
+        return {
+            number: number in kept
+            for number, (size, category) in enumerate(self.made[first:end], first)
+            if size == each and category in OF_LOGITS and (number < backward or size not in of_gradients)
+        }
+
+    def activations(self) -> dict[int, bool]:
+        """{number: whether the forward pass keeps it for the backward pass, or checkpointing makes it there}."""
+        backward, kept = self._forward
+        here = (number for number, (_, category) in enumerate(self.made) if category == "activations")
+        return {number: number in kept for number in here if number in kept or number >= backward}
+
+    @cached_property
+    def _forward(self) -> tuple[int, set[int]]:
+        """(how many storages have been made when it ends, the numbers of those that are alive then)."""
+        return self.events[: self.ends[0]].count(MADE), self._alive(self.ends[0])
+
+    def _alive(self, after: int) -> set[int]:
+        """The numbers of the storages that are alive after so many events."""
+        events = self.events[:after]
+        return set(range(events.count(MADE))).difference(events)
 
     def sections(self) -> list[int]:
         """Where each section starts, and the end of the last one."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from . import models, profiles
 from .config_file import needs_tracing
+from .memory_trace import StoredTrace
 
 if TYPE_CHECKING:
     from .workload import Traced, Workload
@@ -50,8 +51,8 @@ def of_peft(workload: Workload) -> bool:
 
 def _of_peft(workload: Workload) -> Traced:
     step, plain = _kept(workload), _kept(replace(workload, autocast=""))
-    memory = replace(step.memory, flops=plain.memory.flops) if step.memory and plain.memory else None
-    return replace(step, kernels=plain.kernels, memory=memory)
+    memory = StoredTrace(step.memory.storages, plain.memory.flops, step.memory.parameters) if step.memory and plain.memory else None  # type: ignore[arg-type]
+    return replace(step, kernels=plain.kernels, kept=plain.kept, memory=memory)
 
 
 def _kept(workload: Workload) -> Traced:

@@ -53,6 +53,7 @@ class Traced:
     model_class: str = ""  # of transformers
 
     kernels: Kernels = field(default_factory=Kernels)
+    kept: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a compiled step: see `fusion.kept`
     parameters: int = 0
     trainable: int = 0
     tensors: int = 0  # that the optimizer changes

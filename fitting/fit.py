@@ -182,8 +182,18 @@ def _rounded(constants):
 def main():
     """Writes dryrun/data/constants.json."""
     result = everything(published.rows())
-    text = json.dumps(result, indent=1)
-    timing.CONSTANTS.write_text(text + "\n", encoding="utf-8")
-    timing.fitted.cache_clear()
+    _write(result)
     print(f"{timing.CONSTANTS}: {result['rows']} rows; {json.dumps(result['constants'])}")
     return 0
+
+
+def memory_alone():
+    """Writes the part of the file that is about memory; the seconds stay."""
+    constants = memory_constants(peaks(published.rows()))
+    _write(timing.fitted() | {"memory": constants})
+    print(json.dumps({name: value for name, value in constants.items() if not name.startswith("errors")}))
+
+
+def _write(result):
+    timing.CONSTANTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    timing.fitted.cache_clear()

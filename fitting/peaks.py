@@ -1,11 +1,10 @@
 """Published peaks of memory, and the constants of what comes on top of the tensors."""
 
-import contextlib
 import itertools
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +18,11 @@ from .rows import run_of
 
 WORKSPACES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)  # GiB, tried for what comes on top of the tensors
 ROUNDINGS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)  # share
-BANDS = ("high", "high_replayed", "high_replayed_adapters", "high_many", "high_many_fused", "high_many_qlora")
+# Each band, and the one that it reaches at least as far as: steps whose allocator is replayed are known better than others.
+BANDS = {
+    "high_replayed": "", "high_replayed_adapters": "", "high": "high_replayed", "high_adapters": "high_replayed_adapters",
+    "high_many": "high_replayed", "high_many_adapters": "high_replayed_adapters",
+}  # fmt: skip
 CONTEXT = {"context": 0.9}  # GiB that the allocator of a replay leaves free, before the constant itself is known
 LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
 
@@ -47,12 +50,9 @@ class Peaks:
         kind, size = kind_of(row), gib(row)
         if kind is None or not size:
             return
-        try:
-            workload, setting = run_of(row)
-            categories = device_memory.tensors(traced(workload), workload, setting)
-            replayed = device_memory.replayed(traced(workload), workload, setting, CONTEXT)
-        except Exception:  # `predictable` names the row
+        if not (held := held_by(row)):
             return
+        categories, replayed, band = held
         driver = driver_gib(row)
         if driver and row["gpus"] == 1:
             self.least_context = min(self.least_context, driver - size)
@@ -65,17 +65,14 @@ class Peaks:
         self.context.append(kind[0])
         self.reserved.append(kind[1])
         self.replayed.append(replayed)
-        self.bands.append(device_memory.band(workload, setting, replayed is not None))
+        self.bands.append(band)
 
     def add_failed(self, row):
         """Adds a step that ran out of memory."""
-        with contextlib.suppress(Exception):  # `predictable` names the row
-            workload, setting = run_of(row)
-            categories = device_memory.tensors(traced(workload), workload, setting)
-            replayed = device_memory.replayed(traced(workload), workload, setting, CONTEXT)
-            tensors, size = sum(categories.values()), accelerator(row["gpu"]).bytes
-            band = device_memory.band(workload, setting, replayed is not None)
-            self.failed[band].append((replayed or tensors, device_memory.certain(categories), size))
+        if held := held_by(row):
+            categories, replayed, band = held
+            size = accelerator(row["gpu"]).bytes
+            self.failed[band].append((replayed or sum(categories.values()), device_memory.certain(categories), size))
 
     def predicted(self, constants):
         """Bytes of each peak."""
@@ -90,6 +87,22 @@ class Peaks:
         """By how much the bytes that are not certain must grow to reach each published peak."""
         sure = np.array(self.certain)
         return (np.array(self.measured) - sure) / (self.predicted(constants) - sure)
+
+
+def held_by(row):
+    """({category: bytes of tensors}, Peak of the replay or None, name of the band) of a row. Fused kernels of a library save for the
+    backward pass what PyTorch's operators save, but for the logits: only a compiler keeps less. None where nothing can be traced."""
+    try:
+        workload, setting = run_of(row)
+        workload = replace(workload, compiled=bool(row.get("compiled")))
+        step = traced(workload)
+    except Exception:  # `predictable` names the row
+        return None
+    if row.get("foreach"):  # in seconds it is a hundredth of such steps, and they count as fused
+        setting = replace(setting, optimizer="adamw_foreach")
+    in_place = bool(row.get("fused_kernels"))
+    replayed = device_memory.replayed(step, workload, setting, CONTEXT, loss_in_place=in_place)
+    return device_memory.tensors(step, workload, setting, in_place), replayed, device_memory.band(workload, setting, replayed is not None)
 
 
 def _bytes(held, constants, *, context, reserved):
@@ -121,13 +134,8 @@ def fit_memory(data, chosen):
 
 
 def memory_constants(data):
-    """Constants of the peaks on one GPU, and `high`: by how much all but the certain bytes grow to hold nineteen of twenty peaks
-    that were not fitted.
-
-    Steps whose allocator is replayed have bands of their own, without adapters and with them. So have many GPUs: published peaks
-    under FSDP hold more than the shards and the gathered layers. Steps with fused kernels have another one, because what these keep
-    differs by library, and so has QLoRA. A band also reaches above every published step of its kind that ran out of memory; one of many
-    GPUs at least as far as that of steps on one GPU that are not replayed: its rows come from few sources.
+    """Constants of the peaks on one GPU, and of each of `BANDS` by how much all but the certain bytes grow to hold nineteen of twenty
+    peaks that were not fitted, and every published step of its kind that ran out of memory.
     """
     one = np.array([row["gpus"] == 1 for row in data.rows])
     bands = np.array(data.bands)
@@ -138,10 +146,9 @@ def memory_constants(data):
         fitted = fit_memory(data, one & ~mine)
         errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
     found = fit_memory(data, one)
-    not_replayed = one & np.array([peak is None for peak in data.replayed])
     found["context_many"] = data.least_of_many
-    found["high_whole"] = round(float(np.exp(-np.quantile(errors[not_replayed], 0.05))), 3)  # of all bytes, where none are certain
-    for name in BANDS:
+    found["high_whole"] = round(float(np.exp(-np.quantile(errors, 0.05))), 3)  # of all bytes, where nothing published says what is certain
+    for name, at_least in BANDS.items():
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
         many = name.startswith("high_many")
@@ -149,8 +156,7 @@ def memory_constants(data):
         for total, sure, size in data.failed[name]:
             expected = _bytes(total, found, context=True, reserved=not isinstance(total, Peak))
             above.append(1.001 * (size - of_many - sure) / (expected - sure))
-        least = found["high"] if many else 1.0
-        found[name] = round(max([1.0, *above, least]), 3)
+        found[name] = round(max([1.0, *above, found.get(at_least, 1.0)]), 3)
         found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
     return found
 

@@ -75,7 +75,7 @@ def run_of(row):
         gpus_per_node=row.get("gpus_per_node") or min(row["gpus"] or 1, 8),
         accumulation=row.get("accumulation") or 1,
         optimizer=row.get("optimizer") or "",
-        state="master" if precision == "fp16_o2" else "",
+        state=_state(row, parallel["strategy"]),
         precision=precision,
         host=_host(row, kind),
         weight_bytes=_weight_bytes(precision),
@@ -137,6 +137,13 @@ def _length(row, kind):
     if not isinstance(length, int) or not 0 <= length <= 10_000_000:
         raise ValueError(f"seq={length!r}: a whole number up to 10,000,000 is expected")
     return length
+
+
+def _state(row, strategy):
+    """How weights and their moments are kept: under FSDP some trainers keep fp32 weights beside products in bf16."""
+    if row["precision"] == "fp16_o2":
+        return "master"
+    return "fp32" if row.get("master_weights") == "fp32" and strategy == "fsdp2" else ""
 
 
 def _dtypes(precision):

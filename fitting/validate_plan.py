@@ -105,7 +105,7 @@ def _memory():
     for strategy, size in (("DDP", 120), ("ZeRO-1", 31.4), ("ZeRO-2", 16.6), ("FSDP2", 1.9)):
         (option,) = plan(ZERO, "a100-sxm4-80", 64, length=2048, nodes=8, network=25, adapters=8, only=strategy)
         what = traced(option.workload)
-        held = sum(states(what, option.workload, option.setting).values()) * 7.5e9 / what.parameters
+        held = sum(states(what, option.setting).values()) * 7.5e9 / what.parameters
         yield Compared(f"7.5B on 64 GPUs, model states, {strategy}", size, held / 1e9, "GB", formula=True)
 
 

@@ -152,6 +152,7 @@
       document.querySelector(".planner-busy").hidden = shown_once = true
       const held = answer.contains(document.activeElement) && document.activeElement
       answer.replaceChildren(...show())
+      summarize(found)
       if (held) [...answer.querySelectorAll(held.tagName)].find(one => one.textContent === held.textContent)?.focus({ preventScroll: true })
       if (linked && !more && document.getElementById("planner-table")) compare(linked)
       else if (table) tabulate() // its place is a new one
@@ -183,7 +184,21 @@
     answer.setAttribute("aria-busy", false)
     document.querySelector(".planner-busy").hidden = true
     answer.replaceChildren(make("p", text, { className: "planner-verdict no", role: "alert" }))
+    summarize({})
   }
+  // On a phone the answer is below the form: its first words stay in sight, and lead to it.
+  const brief = document.querySelector(".planner-brief")
+  const summarize = found => {
+    const verdict = answer.querySelector(".planner-verdict"), rate = found.tokens_per_second ?? found.speed?.tokens_per_second
+    brief.hidden = !verdict
+    brief.textContent = `${verdict?.textContent.replace(/;.*/, "") ?? ""}${rate ? `; ${number(rate)} tokens/s` : ""}`
+  }
+  brief.addEventListener("click", () => {
+    const verdict = answer.querySelector(".planner-verdict")
+    verdict.tabIndex = -1
+    verdict.focus({ preventScroll: true })
+    verdict.scrollIntoView()
+  })
   const refused = [] // of the address
   const ask = () => {
     update()

@@ -142,7 +142,7 @@ def test_states_are_what_the_formulas_say():
 
     def state(strategy):
         option = found[strategy]
-        return sum(states(traced(option.workload), option.workload, option.setting).values())
+        return sum(states(traced(option.workload), option.setting).values())
 
     assert state("DDP") == pytest.approx(16 * number, rel=0.01)
     assert state("ZeRO-2") == pytest.approx((2 + 18 / 8) * number, rel=0.01)

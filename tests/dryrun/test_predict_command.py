@@ -78,6 +78,11 @@ def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
         (["train", "llama3-8", "--gpu", "l4"], "did you mean llama3-8b"),
         (["train", "gpt2", "--gpu", "rtx-409"], "did you mean rtx-4090"),
         (["train", "gpt2", "--gpu", "tpu-v4"], "no time is predicted"),
+        (["train", "gpt2", "--gpu", "2x3090"], "the number stands apart: gpu='3090', gpus=2 (--gpus 2)"),
+        (["infer", "gpt2", "--gpu", "MacBook Pro"], "a Mac is asked for by its chip: m3-ultra, m4-max"),
+        (["train", "gpt2", "--gpu", "p100-pcie", "--compile"], "Triton, which has no code for P100 PCIe"),
+        (["train", "gpt2", "--gpu", "l4", "--length", "512", "--lora", "100000"], "rank=100000: the model is 768 wide"),
+        (["infer", "gpt2", "--gpu", "m4-max", "--memory", "10000"], "memory_gb=10000.0: give GB above 0, at most the 512"),
         (["train", "", "--gpu", "l4"], "no model: give a name"),
         (["train", "meta-llama/Llama-3.1-8B-Instruct-x", "--gpu", "l4"], "did you mean llama-3.1-8b"),
         (["plan", "llama3-8b", "--gpu", "h100-sxm", "--only", "ZeRO-4"], "there is no such strategy"),
@@ -169,3 +174,8 @@ def test_rows_and_epochs_are_tokens_and_a_price_is_of_every_gpu(capsys):
     assert rows["hours"] == pytest.approx(768000 / rows["tokens_per_second"] / 3600)
     assert rows["hours_low"] < rows["hours"] < rows["hours_high"] and rows["cost"] == pytest.approx(rows["hours"] * 2 * 0.5)
     assert asked("--rows", "1000", "--objective", "dpo")["tokens"] == 2 * 1000 * 256  # of a pair both answers
+
+
+def test_weights_are_called_by_their_library_too(capsys):
+    found = [as_json(capsys, "infer", "gpt2", "--gpu", "l4", "--prompt", "256", "--weights", weights) for weights in ("AWQ", "gptq", "int4-128")]
+    assert found[0] == found[1] == found[2]
