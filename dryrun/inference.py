@@ -156,26 +156,32 @@ class Served:
         return self.prefill is not None and WEIGHT_BYTES[self.generation.weights] >= 1
 
     def alternatives(self) -> list[tuple[str, Served]]:
-        """What of the same model would fit, [(option of the command, `Served`)]: narrower weights here, or more GPUs of this kind."""
-        fitting = []
-        shared = shared_memory.kind(self.cluster.gpu)
-        for weights in OFFERED_OF_LLAMA_CPP if shared else OFFERED:
-            if weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
-                continue
-            other = serve(replace(self.generation, weights=weights), self.cluster)
-            if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights] and other.fits:
-                fitting.append((f"--weights {weights}", other))
+        """What of the same model would fit, [(options of the command, `Served`)]: narrower weights here, and on more GPUs of this kind the
+        widest weights that do, until those that were asked for."""
+        shared, own = shared_memory.kind(self.cluster.gpu), self.generation.weights
+        narrower = [
+            weights for weights in (OFFERED_OF_LLAMA_CPP if shared else OFFERED)
+            if WEIGHT_BYTES[weights] < WEIGHT_BYTES[own] and not (weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8)
+        ]  # fmt: skip
+        here = ((f"--weights {weights}", self._with(weights, self.gpus)) for weights in narrower)
+        found = [(option, other) for option, other in here if other and other.fits]
         for gpus in () if shared else (2, 4, 8):
             if gpus <= self.gpus:
                 continue
-            try:
-                more = serve(self.generation, replace(self.cluster, gpus=gpus))
-            except ValueError:  # heads that do not divide
-                continue
-            if more.fits:
-                fitting.append((f"--gpus {gpus}", more))
+            more = ((weights, self._with(weights, gpus)) for weights in (own, *narrower))
+            weights, other = next(((weights, other) for weights, other in more if other and other.fits), ("", None))
+            if other:
+                found.append((f"--gpus {gpus}" + f" --weights {weights}" * (weights != own), other))
+            if weights == own:
                 break
-        return fitting
+        return found
+
+    def _with(self, weights: str, gpus: int) -> Served | None:
+        """The same in other weights on that many GPUs; None where heads do not divide among them."""
+        try:
+            return serve(replace(self.generation, weights=weights), replace(self.cluster, gpus=gpus))
+        except ValueError:
+            return None
 
     def what_fits(self) -> list[str]:
         """The alternatives, each in a line."""

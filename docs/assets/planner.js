@@ -188,9 +188,12 @@
   }
   // On a phone the answer is below the form: its first words stay in sight, and lead to it.
   const brief = document.querySelector(".planner-brief")
+  const in_sight = new IntersectionObserver(([entry]) => brief.classList.toggle("seen", entry.isIntersecting || entry.boundingClientRect.top < 0))
   const summarize = found => {
+    in_sight.disconnect()
     const verdict = answer.querySelector(".planner-verdict"), rate = found.tokens_per_second ?? found.speed?.tokens_per_second
     brief.hidden = !verdict
+    if (verdict) in_sight.observe(verdict)
     brief.textContent = `${verdict?.textContent.replace(/;.*/, "") ?? ""}${rate ? `; ${number(rate)} tokens/s` : ""}`
   }
   brief.addEventListener("click", () => {
@@ -367,10 +370,7 @@
     if (!fields.every(([name]) => field(name))) return undefined
     return { ...(method ? { task: method } : {}), ...Object.fromEntries(fields.map(([name, value]) => [name, field(name).type === "checkbox" ? true : value])) }
   }
-  const named = option => {
-    const [, name, value] = option.match(/^--(\w+) (\S+)/)
-    return name === "gpus" ? `${value} GPUs` : FORMATS[value] ?? value
-  }
+  const named = option => [...option.matchAll(/--(\w+) (\S+)/g)].map(([, name, value]) => name === "gpus" ? `${value} GPUs` : FORMATS[value] ?? value).join("; ")
   const as_in_form = change => change.replace("a fused cross entropy", "fused loss") // as the form calls it
   const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
     as_in_form(one.change), `${number(one.tokens_per_second)}, ${Math.abs(one.tokens_per_second / now - 1) < .02 ? "as fast" : `${number(one.tokens_per_second / now)} times`}`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("apply", changed(one.option)) : one.option)))] : []

@@ -175,7 +175,11 @@ def test_more_users_fit_where_weights_are_narrower_and_none_where_they_do_not_fi
     assert 0 < wide.users < narrow.users and wide.longest < narrow.longest
     large = dryrun.predict(Generation("llama3-70b"), Cluster("rtx-4090"))
     assert (large.verdict, large.users, large.longest) == ("it does not fit", 0, 0)
-    assert any("--gpus 8" in line for line in large.what_fits()) and any("int4" in line for line in dryrun.predict(Generation("llama3-70b"), Cluster("h100-sxm")).what_fits())
+    assert [option for option, _ in large.alternatives()] == ["--gpus 2 --weights int4-128", "--gpus 4 --weights fp8", "--gpus 8"]
+    larger = dryrun.predict(Generation("llama3-70b"), Cluster("h100-sxm"))
+    assert [option for option, _ in larger.alternatives()] == ["--weights fp8", "--weights int4-128", "--gpus 2"]
+    old = dryrun.predict(Generation("qwen3-32b"), Cluster("v100-sxm2-16"))
+    assert old.alternatives() and not any("fp8" in option for option, _ in old.alternatives())  # engines do not run it there
 
 
 def test_where_generated_text_does_not_fit_its_json_says_what_would():

@@ -326,3 +326,19 @@ def test_without_scripts_the_page_leads_to_the_command():
         page.goto(f"{host().address}your-model/")
         assert page.locator("noscript a[href='../dryrun/']").is_visible()
         assert page.locator("#planner").is_hidden()
+
+
+def test_on_a_phone_the_verdict_stays_in_sight_and_leads_to_the_answer():
+    with tab(viewport={"width": 390, "height": 844}) as page:
+        page.goto(f"{host().address}your-model/?model=qwen3-8b&gpu=rtx-4090")
+        page.locator("#planner-answer[aria-busy=false] .planner-verdict").wait_for(timeout=1000 * SECONDS)
+        brief, verdict = page.locator(".planner-brief"), page.locator(".planner-verdict")
+        page.evaluate("scrollTo(0, 0)")
+        page.locator(".planner-brief:not(.seen)").wait_for()
+        box = brief.bounding_box()
+        assert box["y"] + box["height"] == pytest.approx(844, abs=1) and verdict.bounding_box()["y"] > 844
+        assert brief.inner_text().startswith("It fits: ") and "tokens/s" in brief.inner_text()
+        brief.click()
+        page.locator(".planner-brief.seen").wait_for(state="attached")
+        assert 0 < verdict.bounding_box()["y"] < 400
+        assert not brief.is_visible()
