@@ -1,8 +1,8 @@
 """What a GPU needs for a step: the traced tensors, and what comes on top of them.
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
-and the CUDA context. Where a rank takes the steps of one GPU, alone or under DDP, the allocator is replayed (see `reserved`), but for
-compiled steps and offload. Elsewhere two constants of published peaks stand for it, a part that grows with the tensors and one that
+and the CUDA context. Where ranks run whole layers the allocator is replayed (see `reserved`), with the rank's shards, but for offload and
+DeepSpeed. Elsewhere two constants of published peaks stand for it, a part that grows with the tensors and one that
 does not: the fit found no need of either, so the upper end has the room. The context is a third one: only what the driver reports
 contains it. With many GPUs the driver reports more, so the upper end has the least that was seen there.
 """
@@ -212,20 +212,24 @@ def replayed(
     loss_in_place: bool = False,
 ) -> Peak | None:  # fmt: skip
     """What the allocator holds on this GPU beside that many bytes, or would on a larger one where it does not fit. None where the trace
-    does not say in which order storages come and go: under strategies that shard, with states in host memory, or in kernels that a
-    compiler makes. margin: times as much as the replay says is reserved."""
+    does not say in which order storages come and go: where ranks split layers, with states in host memory, under DeepSpeed. A compiler's
+    storages come in the order of PyTorch's operators. margin: times as much as the replay says is reserved."""
     storages = traced.memory.storages if traced.memory else None
-    if not storages or workload.compiled or setting.offload or not _as_on_one(setting):
+    split = setting.tensor * setting.pipeline * setting.sequence * setting.experts > 1
+    if not storages or setting.offload or split or strategy(setting.strategy).deepspeed:
         return None
     here = _held(traced, setting)
     factors = {name: here[name] / size for name, size in _as_traced(traced).items()}
     if setting.state == FP32_ADAPTERS:  # of the weights these alone are wider than traced
-        factors |= {"parameters": 1, TRAINED: 2}
-    unmade = frozenset(number for number, _ in storage_factors.factors(traced, workload, setting, loss_in_place))
-    held = round(here["parameters"]) if setting.reference else 0
+        factors |= {"parameters": 1 / _shards("parameters", setting), TRAINED: 2 / _shards("parameters", setting)}
+    shares = storage_factors.factors(traced, workload, setting, loss_in_place)
+    always = _always(traced, setting)
+    held = round(sum(always.get(name, 0) for name in ("reference weights", "gathered weights")))
+    if keeps_whole_gradients(setting):
+        held, factors["gradients"] = held + round(always["gradients"]), 0.0
     limit = int((_usable(setting) - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
     buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
-    job = (storages, setting.accumulation, tuple(factors.items()), unmade, _workspace(setting), buckets)
+    job = (storages, setting.accumulation, tuple(factors.items()), shares, _workspace(setting), buckets)
     found = _replayed(*job)
     if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
         found = _replayed(*job, limit)
@@ -233,19 +237,14 @@ def replayed(
     return Peak(*(max(size + held, step) for size in (found.allocated, round(found.reserved * margin), found.asked)))
 
 
-def _as_on_one(setting: Setting) -> bool:
-    """Whether a rank holds and runs what one GPU would."""
-    return not strategy(setting.strategy).shards and setting.tensor * setting.pipeline * setting.sequence * setting.experts == 1
-
-
 @lru_cache(maxsize=64)
 def _replayed(
-    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], unmade: frozenset[int], workspace: int, buckets: str,
+    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], shares: storage_factors.Factors, workspace: int, buckets: str,
     limit: int | None = None,
 ) -> Peak:  # fmt: skip
     """With a limit that is too small: as without one."""
-    job = {"accumulation": accumulation, "factors": dict(factors), "unmade": unmade, "workspace": workspace, "buckets": buckets}
-    return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, unmade, workspace, buckets)  # type: ignore[arg-type]
+    job = {"accumulation": accumulation, "factors": dict(factors), "shares": dict(shares), "workspace": workspace, "buckets": buckets}
+    return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, shares, workspace, buckets)  # type: ignore[arg-type]
 
 
 def _usable(setting: Setting) -> float:
@@ -265,10 +264,9 @@ def certain(categories: dict[str, float]) -> float:
 
 def band(workload: Workload, setting: Setting, replayed: bool = False) -> str:
     """The name of the constant by which all but the `certain` bytes grow to the upper end, for steps of this kind."""
-    if replayed:  # libraries differ in what adapters keep and in which dtype
-        return "high_replayed_adapters" if workload.rank else "high_replayed"
-    name = "high" if setting.gpus == 1 else "high_many"
-    return f"{name}_adapters" if workload.rank else name
+    alone = not strategy(setting.strategy).shards and not workload.compiled  # under DDP each GPU takes the steps of one
+    name = "high_replayed" if replayed and alone else "high" if setting.gpus == 1 else "high_many"
+    return f"{name}_adapters" if workload.rank else name  # libraries differ in what adapters keep and in which dtype
 
 
 def on_device(total: float, constants: dict[str, float], *, context: bool, reserved: bool) -> float:

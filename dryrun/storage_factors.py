@@ -37,8 +37,8 @@ def _of_loss(storages: Storages, logits: int, loss: str) -> Factors:
     narrow, wide = storages.logits(2 * logits), storages.logits(4 * logits)  # in 16 bits, and in fp32
     if loss == NONE_KEPT:
         return tuple((number, 0.0) for number in (*narrow, *wide))
-    if loss == COMPILED and narrow:  # fp32 stays in registers; the 16-bit logits wait for the backward pass in the place of log-probabilities
-        return tuple((number, 0.5 if kept else 0.0) for number, kept in wide.items())
+    if loss == COMPILED and narrow:  # fp32 stays in registers; the 16-bit logits wait until their gradient, the last storage, has been used
+        return (*((number, 0.0) for number in wide), (max(narrow), 2.0))
     if loss == COMPILED:  # a product writes fp32 logits, which wait, and another one reads their gradient
         return tuple((number, float(kept or number == max(wide))) for number, kept in wide.items())
     if loss == IN_PLACE and narrow:  # an fp32 copy fewer in the forward pass, and in the backward pass

@@ -66,7 +66,7 @@ start("reserved_memory")
 
 # %% [markdown]
 # Each measured step is asked of `dryrun` again, as its job. Compiled steps come last: their tensors are not
-# traced one by one.
+# those that were traced.
 
 # %%
 def ask(row, gpu):
@@ -79,9 +79,9 @@ measured = [(name, row, ask(row, gpu)) for name, (gpu, file) in GPUS.items()
             for row in compared.read(compared.MEASURED / file, gpu)[2] if row.step.kind == "train" and row.ran]
 steps = []
 for name, row, asked in measured:
-    peak = device_memory.replayed(asked.traced, asked.workload, asked.setting, timing.fitted()["memory"])
-    if peak:
-        steps.append((name, row, peak))
+    if not row.step.options.get("compiled"):
+        steps.append((name, row, device_memory.replayed(asked.traced, asked.workload, asked.setting,
+                                                        timing.fitted()["memory"])))
 
 # %% alt="Dots, reserved over allocated as measured to the right, as replayed upwards: most of them on the line, from 1.01 to 1.25."
 _, axes = plt.subplots(figsize=(6, 4))
@@ -141,9 +141,9 @@ for name, sentence, value, unit, least, most in (
     claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most)
 
 # %% [markdown]
-# A compiler makes kernels of its own, so a compiled step is not replayed. It keeps less for the backward pass: the input
-# of a cheap kernel in place of its results, and 16-bit logits in place of their log-probabilities in fp32. `dryrun` decides
-# so as PyTorch's partitioner does, and a test compares both on a small model. Here are the steps that our GPUs compiled.
+# A compiler makes kernels of its own. A compiled step keeps less for the backward pass: the input of a cheap kernel in
+# place of its results, and 16-bit logits in place of their log-probabilities in fp32. `dryrun` decides so as PyTorch's
+# partitioner does, and a test compares both on a small model. Here are the steps that our GPUs compiled.
 
 # %%
 compiled = {(name, row.words): 100 * (sum(asked.needed.categories.values()) / row.measured["allocated"] - 1)

@@ -33,6 +33,17 @@ def test_one_gpu_holds_what_the_replay_of_the_allocator_gives_out(method, option
     assert held + reserved.WORKSPACES * reserved.WORKSPACE == pytest.approx(replayed.allocated, rel=0.02)
 
 
+@pytest.mark.parametrize("strategy", ["fsdp2", "hsdp", "ddp"])
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+@pytest.mark.parametrize("options", [{"checkpointing": True}, {"fused_loss": True}, {"compiled": True}, {"accumulation": 2}])
+def test_the_replay_on_many_gpus_gives_out_what_a_rank_holds(options, method, strategy):
+    asked = of_job(Job("llama3.2-1b", batch=2, length=1024, method=method, **options), Cluster("a100-sxm4-80", 16, network=50.0), strategy)
+    replayed = device_memory.replayed(asked.traced, asked.workload, asked.setting, timing.fitted()["memory"])
+    held = sum(device_memory.tensors(asked.traced, asked.workload, asked.setting).values())
+    assert held + reserved.WORKSPACES * reserved.WORKSPACE == pytest.approx(replayed.allocated, rel=0.03)
+    assert replayed.reserved <= asked.needed.expected <= asked.needed.high
+
+
 def test_shards_take_the_state_apart_and_leave_the_activations_whole():
     """Under FSDP2 no allocator is replayed: a fused loss with checkpointing has its peak where the last layer is computed again."""
     job = Job("llama3-8b", batch=4, length=4096, checkpointing=True, fused_loss=True)

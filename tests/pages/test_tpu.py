@@ -1,4 +1,4 @@
-"""docs/training/tpu.md: its programs on a CPU that plays eight chips, with the packages that the page installs."""
+"""docs/training/tpu.md and docs/training/tpu-messages.md: their programs on a CPU that plays eight chips, with the packages that they install."""
 
 import ast
 import importlib.metadata
