@@ -185,9 +185,9 @@ def test_more_users_fit_where_weights_are_narrower_and_none_where_they_do_not_fi
 def test_where_generated_text_does_not_fit_its_json_says_what_would():
     found = json.loads(command.VERBS["infer"](options.parser("").parse_args(["infer", "llama3-70b", "--gpu", "rtx-3090", "--gpus", "2", "--json"])))
     assert found["speed"] is None and not found["unpredicted"]
-    (narrow, more) = found["changes"]
+    narrow, wider, more = found["changes"]
     assert narrow["option"] == "--weights int4-128" and narrow["tokens_per_second"] > 0 and narrow["expected_gib"] < found["gpu_gib"]
-    assert more["option"] == "--gpus 8"
+    assert (wider["option"], more["option"]) == ("--gpus 4 --weights fp8", "--gpus 8")
 
 
 @pytest.mark.parametrize(
