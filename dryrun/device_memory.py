@@ -222,14 +222,14 @@ def replayed(
     factors = {name: here[name] / size for name, size in _as_traced(traced).items()}
     if setting.state == FP32_ADAPTERS:  # of the weights these alone are wider than traced
         factors |= {"parameters": 1 / _shards("parameters", setting), TRAINED: 2 / _shards("parameters", setting)}
-    shares = storage_factors.factors(traced, workload, setting, loss_in_place)
+    changed = storage_factors.factors(traced, workload, setting, loss_in_place)
     always = _always(traced, setting)
     held = round(sum(always.get(name, 0) for name in ("reference weights", "gathered weights")))
     if keeps_whole_gradients(setting):
         held, factors["gradients"] = held + round(always["gradients"]), 0.0
     limit = int((_usable(setting) - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
     buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
-    job = (storages, setting.accumulation, tuple(factors.items()), shares, _workspace(setting), buckets)
+    job = (storages, setting.accumulation, tuple(factors.items()), changed, _workspace(setting), buckets)
     found = _replayed(*job)
     if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
         found = _replayed(*job, limit)
@@ -239,12 +239,12 @@ def replayed(
 
 @lru_cache(maxsize=64)
 def _replayed(
-    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], shares: storage_factors.Factors, workspace: int, buckets: str,
+    storages: Storages, accumulation: int, factors: tuple[tuple[str, float], ...], changed: storage_factors.Factors, workspace: int, buckets: str,
     limit: int | None = None,
 ) -> Peak:  # fmt: skip
     """With a limit that is too small: as without one."""
-    job = {"accumulation": accumulation, "factors": dict(factors), "shares": dict(shares), "workspace": workspace, "buckets": buckets}
-    return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, shares, workspace, buckets)  # type: ignore[arg-type]
+    job = {"accumulation": accumulation, "factors": dict(factors), "changed": dict(changed), "workspace": workspace, "buckets": buckets}
+    return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, changed, workspace, buckets)  # type: ignore[arg-type]
 
 
 def _usable(setting: Setting) -> float:

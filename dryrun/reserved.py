@@ -31,7 +31,7 @@ def replay(
     *,
     accumulation: int = 1,
     factors: Mapping[str, float] | None = None,
-    shares: Mapping[int, float] | None = None,
+    changed: Mapping[int, float] | None = None,
     workspace: int = WORKSPACE,
     buckets: str = "",
     limit: int | None = None,
@@ -39,22 +39,22 @@ def replay(
     """The peaks of a job's steps on a GPU that has `limit` bytes for them; None where they run out of memory.
 
     factors: by how much storages of a category are larger than traced; TRAINED goes before "parameters" for weights with a gradient.
-    shares: {number of a storage: the share of it that the job makes, 0 for none}. workspace: bytes of one workspace of cuBLAS.
-    buckets: those of DDP, APART or VIEWS; "" for a job without.
+    changed: {number of a storage: how many times as large it is again, 0 for one that is not made}. workspace: bytes of one workspace of
+    cuBLAS. buckets: those of DDP, APART or VIEWS; "" for a job without.
     """
     try:
-        return _Job(storages, factors or {}, shares or {}, Allocator(limit)).run(accumulation, workspace, buckets)
+        return _Job(storages, factors or {}, changed or {}, Allocator(limit)).run(accumulation, workspace, buckets)
     except OutOfMemory:
         return None
 
 
 class _Job:
-    def __init__(self, storages: Storages, factors: Mapping[str, float], shares: Mapping[int, float], allocator: Allocator) -> None:
+    def __init__(self, storages: Storages, factors: Mapping[str, float], changed: Mapping[int, float], allocator: Allocator) -> None:
         self.storages, self.allocator = storages, allocator
-        self.sizes = self._sizes(factors, shares)
+        self.sizes = self._sizes(factors, changed)
         self.held: dict[int, Block] = {}  # by the number of the storage
 
-    def _sizes(self, factors: Mapping[str, float], shares: Mapping[int, float]) -> list[int | None]:
+    def _sizes(self, factors: Mapping[str, float], changed: Mapping[int, float]) -> list[int | None]:
         """Bytes of each storage, None for one that is not made."""
         made = self.storages.made
         trained = Counter(size for size, category in made if category == "gradients")
@@ -64,8 +64,8 @@ class _Job:
             if category == "parameters" and trained[size] > 0:
                 trained[size] -= 1
                 factor = factors.get(TRAINED, factor)
-            share = shares.get(number, 1)
-            found.append(round(size * factor * share) if share else None)
+            again = changed.get(number, 1)
+            found.append(round(size * factor * again) if again else None)
         return found
 
     def run(self, accumulation: int, workspace: int, buckets: str) -> Peak:

@@ -1,4 +1,4 @@
-"""How much of each traced storage the step that runs makes: a loss that keeps no logits, and kernels of a compiler, make less than
+"""By how much storages of the step that runs are larger than traced: a loss that keeps no logits, and kernels of a compiler, make less than
 PyTorch's operators, one by one."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .workload import Traced, Workload
 
 NONE_KEPT, COMPILED, IN_PLACE = "none kept", "compiled", "in place"  # what a loss does with the logits
-Factors = tuple[tuple[int, float], ...]  # (number of a storage, by how much it is larger than traced)
+Factors = tuple[tuple[int, float], ...]  # (number of a storage, how many times as large as traced; 0: it is not made)
 
 
 def factors(traced: Traced, workload: Workload, setting: Setting, loss_in_place: bool = False) -> Factors:

@@ -141,8 +141,8 @@ def test_a_gpu_of_any_size_is_answered_as_a_replay_on_it_answers(options, monkey
     monkeypatch.setattr(device_memory, "_replayed", lambda *asked: jobs.append(asked) or replayed(*asked))
     ask = lambda: device_memory.replayed(now.traced, now.workload, now.setting, constants)  # noqa: E731
     ask()
-    storages, accumulation, factors, shares, workspace, _ = jobs[0]
-    step = {"accumulation": accumulation, "factors": dict(factors), "shares": dict(shares), "workspace": workspace}
+    storages, accumulation, factors, changed, workspace, _ = jobs[0]
+    step = {"accumulation": accumulation, "factors": dict(factors), "changed": dict(changed), "workspace": workspace}
     free = replay(storages, **step)
     middle = (free.asked + free.reserved) // 2
     for limit in (free.asked // 2, free.asked - 1, free.asked, middle, free.reserved - 1, free.reserved, 2 * free.reserved):
@@ -160,7 +160,7 @@ def test_trained_weights_alone_are_widened():
 def test_logits_that_a_fused_loss_does_not_make_are_left_out_and_a_weight_of_their_size_is_not():
     made = [(40 * MIB, "parameters"), (40 * MIB, "activations"), (30 * MIB, "activations"), (40 * MIB, "gradients")]
     storages = Storages(made, [MADE, MADE, MADE, MADE, 1, 2, 3], [3, 4, 6, 7])
-    assert replay(storages).allocated - replay(storages, shares=dict.fromkeys(storages.logits(40 * MIB), 0)).allocated == 40 * MIB
+    assert replay(storages).allocated - replay(storages, changed=dict.fromkeys(storages.logits(40 * MIB), 0)).allocated == 40 * MIB
 
 
 @pytest.mark.parametrize("job", [{"model": "llama3.2-1b"}, {"model": "qwen3-8b", "method": "qlora"}], ids=["full", "frozen weights"])
