@@ -59,8 +59,8 @@ class Answer:
 
 
 def usable(gpu: str | Accelerator) -> float:
-    """Bytes of a GPU's memory that a program can use, as nvidia-smi shows them."""
-    return accelerator(gpu).bytes  # type: ignore[return-value]
+    """Bytes of a GPU's memory that a program can use, as CUDA reports them."""
+    return accelerator(gpu).usable  # type: ignore[return-value]
 
 
 def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
@@ -68,7 +68,11 @@ def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[
     workload, setting = job.workload(), setting_of(job, cluster, strategy)
     if job.precision == "mixed" and job.method == "full":
         workload, setting = _mixed(workload, setting)
-    return answer(workload, setting, constants)
+    found = answer(workload, setting, constants)
+    if job.attention in ("flash", "efficient") and not any(kernel.kind == "attention" for kernel in found.traced.kernels.counts):
+        said = f"{job.model.name} calls no fused attention kernel in transformers: it is traced as it runs there"
+        raise ValueError(f"attention={job.attention!r}: {said}: leave it out (--attention)")
+    return found
 
 
 def _mixed(workload: Workload, setting: Setting) -> tuple[Workload, Setting]:
@@ -99,6 +103,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
     if job.optimizer == "muon" and cluster.gpus > 1 and strategy != "ddp":
         raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp'")
     check_compiled(job.compiled, cluster.gpu)
+    _check_flash(job, cluster.gpu)
     return Setting(
         gpu=cluster.gpu,
         gpus=cluster.gpus,
@@ -119,6 +124,14 @@ def check_compiled(compiled: bool, gpu: Accelerator) -> None:
     """ValueError where no time is predicted for a GPU, or its steps cannot be compiled."""
     if processor(gpu).architecture in BEFORE_TRITON and compiled:
         raise ValueError(f"compiled=True: torch.compile writes for Triton, which has no code for {gpu.label}: leave it out (--compile)")
+
+
+def _check_flash(job: Job, gpu: Accelerator) -> None:
+    """ValueError where the FlashAttention library has no kernel."""
+    if job.attention == "flash" and processor(gpu).architecture in BEFORE_AMPERE:
+        raise ValueError(f"attention='flash': FlashAttention has no code for {gpu.label}: leave it out (--attention)")
+    if job.attention == "flash" and job.precision == "fp32":
+        raise ValueError("attention='flash': FlashAttention computes in 16 bits, and precision='fp32' was asked for: leave one out")
 
 
 def links(cluster: Cluster) -> dict[str, Any]:

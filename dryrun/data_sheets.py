@@ -10,7 +10,7 @@ with the same chip, GB for GiB. Such a value contradicts another value:
 - cards with graphics chips multiply at the full or at half of the rate; where the name does not say which, a source must
 - cards with the same chip and as many multiprocessors have the same L2
 - a memory of one type is read a certain number of times per second
-- a driver shows as many bytes as `Accelerator.bytes`
+- CUDA reports nearly as many bytes as `Accelerator.bytes`, and never more
 - the links are among those of links.json
 
 What is known and stays has its reason in the row, under `clock_exception` or `exceptions`, and both sources under
@@ -35,7 +35,7 @@ RATIOS = {"tf32": (0.5, 1), "bf16": (1,), "fp16": (1,), "fp16_acc16": (1,), "fp8
 CLOCKS = (900, 3200)  # MHz, where a row has no clock
 READS = {"GDDR": (10, 90), "HBM": (20, 60), "LPDDR": (1.5, 6)}  # of the whole memory per second
 L2_SPREAD = 3  # cards with parts of one chip cut off
-SIZE = 0.01  # of the memory: what a driver keeps to itself
+SIZE = 0.06  # of the memory: what a driver keeps to itself
 
 
 def doubts(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tuple[str, str, str]]:
@@ -97,8 +97,9 @@ def _from_clock(value: hardware.Value) -> bool:
 
 
 def _memory(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:
-    if row.driver_mib and abs(row.bytes / (row.driver_mib * 2**20) - 1) > SIZE:  # type: ignore[operator]
-        yield "memory", f"{row.bytes / 2**30:.2f} GiB, and a driver shows {row.driver_mib / 1024:.2f}"  # type: ignore[operator]
+    built = row.bytes and row.bytes / 2**30
+    if built and row.capacity_gib and not (1 - SIZE) * built < row.capacity_gib <= built:
+        yield "memory", f"{built:.2f} GiB, and CUDA reports {row.capacity_gib:.2f}"
 
 
 def _bandwidth(row: hardware.Accelerator) -> Iterator[tuple[str, str]]:

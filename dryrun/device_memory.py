@@ -227,7 +227,7 @@ def replayed(
     held = round(sum(always.get(name, 0) for name in ("reference weights", "gathered weights")))
     if keeps_whole_gradients(setting):
         held, factors["gradients"] = held + round(always["gradients"]), 0.0
-    limit = int((_usable(setting) - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
+    limit = int((setting.gpu.usable - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
     buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
     job = (storages, setting.accumulation, tuple(factors.items()), changed, _workspace(setting), buckets)
     found = _replayed(*job)
@@ -245,11 +245,6 @@ def _replayed(
     """With a limit that is too small: as without one."""
     job = {"accumulation": accumulation, "factors": dict(factors), "changed": dict(changed), "workspace": workspace, "buckets": buckets}
     return replay(storages, **job, limit=limit) or _replayed(storages, accumulation, factors, changed, workspace, buckets)  # type: ignore[arg-type]
-
-
-def _usable(setting: Setting) -> float:
-    """Bytes that the driver has, where it was seen to say so."""
-    return setting.gpu.driver_mib * 2**20 if setting.gpu.driver_mib else setting.gpu.bytes  # type: ignore[return-value]
 
 
 def _workspace(setting: Setting) -> int:

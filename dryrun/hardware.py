@@ -81,7 +81,7 @@ class Accelerator:
     clock_exception: str | None  # why clock x units x operations misses all matrix peaks by a little, where it does
     exceptions: dict[str, str]  # value: why it is not what `data_sheets` expects
     ecc: bool  # on by default, in memory that has no room of its own for it
-    driver_mib: int | None  # what nvidia-smi was seen to show as the whole memory
+    capacity_gib: float | None  # what CUDA was seen to report as the whole memory: see "capacities" in the file
     disagreements: tuple[str, ...]
     traps: tuple[str, ...]
     values: dict[str, Value] = field(repr=False)
@@ -95,9 +95,16 @@ class Accelerator:
 
     @property
     def bytes(self) -> float | None:
-        """Bytes of memory, as nvidia-smi counts them: GB on a box are GiB, and ECC takes a sixteenth of GDDR."""
+        """Bytes of memory that are built in: GB on a box are GiB, and ECC takes a sixteenth of GDDR."""
         size = self.get("memory")
         return size * GiB * (ECC_LEAVES if self.ecc else 1) if size else None
+
+    @property
+    def usable(self) -> float | None:
+        """Bytes that programs share: as CUDA reports them. Where it was not seen to, the usual share of what NVIDIA's GPUs have."""
+        if self.capacity_gib:
+            return self.capacity_gib * GiB
+        return self.bytes and self.bytes * (CAPACITY if self.vendor == "NVIDIA" else 1)
 
     @property
     def shares_memory(self) -> bool:
@@ -196,13 +203,13 @@ def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
     sources, operations = read["sources"], read["operations"]
     for key, row in read["accelerators"].items():
         try:
-            yield _accelerator(key, row, read["drivers"], sources, operations)
+            yield _accelerator(key, row, read["capacities"], sources, operations)
         except KeyError as missing:
             said = f"dryrun/data/accelerators.json: {key}: {missing} is missing, a field of the row or an entry of `sources`"
             raise ValueError(f"{said}. Fix: copy what the row of a similar one has") from None
 
 
-def _accelerator(key: str, row: dict[str, Any], drivers: dict[str, Any], sources: dict[str, Any], operations: dict[str, Any]) -> Accelerator:
+def _accelerator(key: str, row: dict[str, Any], capacities: dict[str, Any], sources: dict[str, Any], operations: dict[str, Any]) -> Accelerator:
     values = {name: _value(value, sources) for name, value in row["values"].items()}
     facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
     lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
@@ -215,7 +222,7 @@ def _accelerator(key: str, row: dict[str, Any], drivers: dict[str, Any], sources
         clock_exception=row["clock_exception"],
         exceptions=row.get("exceptions", {}),
         ecc=row.get("ecc", False),
-        driver_mib=drivers.get(key, {}).get("mib"),
+        capacity_gib=capacities.get(key, {}).get("gib"),
         values=values,
     )
 
@@ -263,6 +270,8 @@ ON_PAGES = (
 )  # fmt: skip
 
 ACCELERATORS = {row.key: row for row in _accelerators(table("accelerators"))}
+_shares = sorted(row.capacity_gib * GiB / row.bytes for row in ACCELERATORS.values() if row.vendor == "NVIDIA" and row.capacity_gib)  # type: ignore[operator]
+CAPACITY = _shares[len(_shares) // 2]  # the usual part of a GPU's memory that CUDA reports: the driver keeps the rest
 NAMES = _names(ACCELERATORS)
 GPUS = dict(_for_plan(ACCELERATORS))
 LINKS = {name: Link(row["value"], row["source"]) for name, row in table("links").items()}

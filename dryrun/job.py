@@ -148,7 +148,8 @@ class Job:
       weights under full training, the weights without their adapters under LoRA; "grpo": vLLM on the same GPU, which keeps 16-bit
       weights and caches of its own, first writes the last `new` tokens of every sequence of the step, and one more forward pass gives
       their log-probabilities. There is no reference, as by TRL's default of `beta`
-    - `attention`: "auto" is the kernel that CUDA chooses, "eager" the one that writes all scores
+    - `attention`: "auto" is the kernel that CUDA chooses, "flash" that of the FlashAttention library (Ampere and newer, in 16 bits),
+      "efficient" what PyTorch takes where a batch is padded, predicted as "auto"; "eager" writes all scores
     - `compiled`: by torch.compile; `fused_loss`: a cross entropy that keeps no logits
     """
 
@@ -319,10 +320,10 @@ class Cluster:
 
     @property
     def memory(self) -> float:
-        """Bytes of each GPU that a program can use, as nvidia-smi shows them."""
+        """Bytes of each GPU that a program can use, as CUDA reports them."""
         if self.memory_gb is not None:
             return self.memory_gb * hardware.GiB
-        return self.gpu.bytes  # type: ignore[return-value]
+        return self.gpu.usable  # type: ignore[return-value]
 
 
 def _positions(model: Model, length: int, name: str) -> None:

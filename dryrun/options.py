@@ -122,7 +122,7 @@ def _of_step(verb: argparse.ArgumentParser) -> None:
     group.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     group.add_argument("--objective", choices=OBJECTIVES, default="sft", help="dpo: a sequence is a pair then; grpo: give --new (default: sft)")
     group.add_argument("--new", type=_positive, default=0, help="of grpo: tokens of a sequence that are written, at its end")
-    group.add_argument("--attention", choices=ATTENTIONS, default="auto", help="kernel (default: what CUDA chooses)")
+    group.add_argument("--attention", choices=ATTENTIONS, default="auto", help="flash: of FlashAttention's library; eager writes all scores (default: what CUDA chooses)")
     adapters = group.add_mutually_exclusive_group()
     adapters.add_argument("--lora", type=_positive, nargs="?", const=16, metavar="RANK", help="adapters on every linear layer (rank: 16)")
     adapters.add_argument("--qlora", type=_positive, nargs="?", const=16, metavar="RANK", help="and weights in 4 bits (rank: 16)")

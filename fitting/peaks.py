@@ -71,7 +71,7 @@ class Peaks:
         """Adds a step that ran out of memory."""
         if held := held_by(row):
             categories, replayed, band = held
-            size = accelerator(row["gpu"]).bytes
+            size = accelerator(row["gpu"]).usable
             self.failed[band].append((replayed or sum(categories.values()), device_memory.certain(categories), size))
 
     def predicted(self, constants):

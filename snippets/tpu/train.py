@@ -4,6 +4,7 @@ python train.py data      # every chip holds all weights
 python train.py fsdp      # every chip holds a part of each weight, and gathers it to compute
 python train.py tensor    # every chip computes a part of each layer
 """
+import functools
 import os
 import sys
 
@@ -42,10 +43,14 @@ def place(name, tensor):
 
 
 # --8<-- [start:attention]
-def jax_attention(module, query, key, value, attention_mask, **_):
+def jax_attention(module, query, key, value, attention_mask, scaling=None, sliding_window=None, softcap=None, **_):
     """JAX's own attention, causal. PyTorch's folds batch and heads into one dimension, which XLA must gather."""
+    if softcap:
+        raise ValueError("the scores of this model are capped, and dot_product_attention caps none")
     query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))  # to (batch, length, heads, size)
-    return call_jax(jax.nn.dot_product_attention, query, key, value, is_causal=True), None
+    window = (sliding_window - 1, 0) if sliding_window else None
+    how = {"is_causal": True, "scale": scaling, "local_window_size": window}
+    return call_jax(jax.nn.dot_product_attention, query, key, value, **how), None
 
 
 AttentionInterface.register("jax", jax_attention)
@@ -75,7 +80,7 @@ optimizer = optax.adamw(RATE, eps=1e-8, weight_decay=0.01)
 state = optimizer.init(weights)  # zeros placed as the weights are
 
 
-@jax.jit
+@functools.partial(jax.jit, donate_argnums=(0, 1))  # the old weights and state make room for the new
 def step(weights, state, ids):
     loss, gradients = jax.value_and_grad(loss_of)(weights, ids)
     updates, state = optimizer.update(gradients, state, weights)

@@ -94,7 +94,7 @@ for variable in jax.tree.leaves(nnx.state(model), is_leaf=lambda leaf: isinstanc
 optimizer = nnx.Optimizer(model, optax.adamw(RATE, eps=1e-8, weight_decay=0.01), wrt=nnx.Param)
 
 
-@nnx.jit
+@nnx.jit(donate_argnums=(0, 1))  # the old weights and state make room for the new
 def step(model, optimizer, ids):
     def loss_of(model):
         return optax.softmax_cross_entropy_with_integer_labels(model(ids)[:, :-1], ids[:, 1:]).mean()

@@ -1,4 +1,4 @@
-"""docs/big-models.md and docs/slow-loading.md, sentence by sentence. Its figures are claims of its notebook."""
+"""docs/big-models.md, docs/saving.md and docs/slow-loading.md, sentence by sentence. Its figures are claims of its notebook."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""docs/inference/one-gpu.md, docs/inference/speculative.md, docs/inference/quantization.md and docs/inference/batches-and-caches.md, sentence by sentence. Its figures are claims of its notebook."""
+"""docs/inference/one-gpu.md, docs/inference/gpt-oss-hybrid-diffusion.md, docs/inference/speculative.md, docs/inference/quantization.md and docs/inference/batches-and-caches.md, sentence by sentence. Its figures are claims of its notebook."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""docs/training/sharding.md, docs/training/sharding-trainer.md and docs/training/sharded-checkpoints.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/sharding.md, docs/training/deepspeed.md, docs/training/sharding-trainer.md and docs/training/sharded-checkpoints.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import ast
 import inspect

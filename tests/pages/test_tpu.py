@@ -58,6 +58,60 @@ def test_flax_trains_with_the_losses_of_pytorch(in_pytorch):
     assert losses(made) == pytest.approx(in_pytorch, abs=2e-3)
 
 
+AFTER = {
+    "train.py": "m = g['compiled'].memory_analysis(); print('given away', m.alias_size_in_bytes / m.output_size_in_bytes)",
+    "train_jax.py": """
+import jax
+old = g["model"].lm_head.kernel[...]
+ids = jax.device_put(next(iter(g["batches"]())), g["rows"])
+g["step"](g["model"], g["optimizer"], ids)
+print("given away", float(old.is_deleted()))""",
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_a_step_gives_the_memory_of_old_weights_and_state_to_the_new(name):
+    program = f"import runpy, sys\nsys.argv = ['{name}', 'fsdp']\ng = runpy.run_path('{name}')\n{AFTER[name]}\n"
+    command = [sys.executable, "-c", program]
+    made = subprocess.run(command, cwd=SNIPPETS / "tpu", env=os.environ | on_jax(), capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    assert float(made.stdout.split("given away")[1]) > 0.99
+
+
+# A model with a window and a scale of its own through the attention of the page, and through that of transformers.
+WINDOW = """
+import runpy, sys, torch, torchax
+sys.argv = ["train.py", "data"]
+attention = runpy.run_path("train.py")["jax_attention"]
+torchax.disable_globally()
+from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
+sizes = dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=64)
+for model in (MistralForCausalLM(MistralConfig(**sizes, sliding_window=5)), GraniteForCausalLM(GraniteConfig(**sizes, attention_multiplier=0.5))):
+    ids = torch.arange(24)[None]
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        theirs = model(input_ids=ids).logits
+    model.set_attn_implementation("jax")
+    with torchax.default_env(), torch.no_grad():
+        on_jax = {name: tensor.to("jax") for name, tensor in model.state_dict().items()}
+        ours = torch.func.functional_call(model.to("jax"), on_jax, (), {"input_ids": ids.to("jax")}).logits.cpu()
+    print("apart", float((ours - theirs).abs().max() / theirs.abs().max()))
+try:
+    attention(None, None, None, None, None, softcap=50.0)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_the_attention_of_the_page_keeps_windows_and_scales_and_refuses_caps():
+    command = [sys.executable, "-c", WINDOW]
+    made = subprocess.run(command, cwd=SNIPPETS / "tpu", env=os.environ | on_jax(), capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    apart = [float(line.split()[1]) for line in made.stdout.splitlines() if line.startswith("apart")]
+    assert len(apart) == 2 and max(apart) < 1e-4, apart
+    assert "caps none" in made.stdout
+
+
 def test_collectives_are_counted_with_the_bytes_of_their_results():
     text = """
     %a = f32[8,16]{1,0} all-gather(%x), channel_id=1
