@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
+from transformers.pytorch_utils import Conv1D
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,6 +31,10 @@ NAMES = {
 }
 
 
+BY_EXPERTS = ("gate_proj", "up_proj", "down_proj")  # names that peft then gives to the experts alone: a shared expert has no adapters
+# Types for which peft refuses "all-linear", because their own code reads the weights of out_proj.
+REFUSED = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
+OUTPUTS = ("score", "classifier")  # of classification models, as peft calls them
 # Types of mixtures for which peft 0.21 understands "all-linear" as it was before transformers 5 made one parameter of all experts: with
 # experts and router. Of others it takes the linear layers alone.
 EXPERTS_TOO = ("mixtral", "minimax", "minimax_m2", "afmoe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "glm4_moe",
@@ -71,9 +76,9 @@ def _expand(packed: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) ->
 
 
 class FourBitLinear(nn.Module):
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear | Conv1D) -> None:
         super().__init__()
-        self.shape = tuple(linear.weight.shape)
+        self.shape = _outputs_and_inputs(linear)
         elements = linear.weight.numel()
         self.register_buffer("packed", torch.empty(elements // 2, dtype=torch.uint8))
         self.register_buffer("scales", torch.empty(elements // 64 + 1, dtype=torch.uint8))  # double quantization
@@ -99,7 +104,7 @@ class Adapter(nn.Module):
         if not torch.is_autocast_enabled("cpu"):
             low = x.to(self.a.dtype)
         else:
-            low = x.float() if isinstance(self.base, nn.Linear) else x
+            low = x if isinstance(self.base, FourBitLinear) else x.float()
         beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
         return out + (beside * 2.0).to(out.dtype)
 
@@ -127,22 +132,28 @@ class ParameterAdapter(nn.Module):
 def apply(
     model: PreTrainedModel, rank: int, described: str | None, *, four_bit: bool = False, dtype: torch.dtype | None = None, experts: bool = True
 ) -> int:
-    """Freezes the model and puts adapters of this rank beside the described layers. Returns how many it put."""
+    """Freezes the model and puts adapters of this rank beside the described layers. Returns how many it put. All linear layers are those
+    that peft means by "all-linear": every one but the output layer."""
     wanted = targets(described)
+    everywhere, kind = set(EVERY) <= set(wanted), model.config.model_type
+    if everywhere and kind in REFUSED:
+        raise ValueError(f"LoRA: peft refuses target_modules='all-linear' for models of type {kind}, whose code reads the weights of out_proj")
+    with_experts = experts and everywhere and kind in EXPERTS_TOO
     model.requires_grad_(False)
-    count = 0
+    count, output = 0, model.get_output_embeddings()
     for name, module in list(model.named_modules()):
-        if not isinstance(module, nn.Linear):
+        if not isinstance(module, (nn.Linear, Conv1D)):
             continue
+        is_output = module is output or name in OUTPUTS
+        base = FourBitLinear(module) if four_bit and not is_output else module
         leaf = name.rpartition(".")[2]
-        base = FourBitLinear(module) if four_bit and leaf != "lm_head" else module
-        if leaf in wanted:
-            weight = module.weight
-            base = Adapter(base, weight.shape[1], weight.shape[0], rank, dtype or weight.dtype)
+        if (leaf in wanted or everywhere and not is_output) and not (with_experts and leaf in BY_EXPERTS):
+            outputs, inputs = _outputs_and_inputs(module)
+            base = Adapter(base, inputs, outputs, rank, dtype or module.weight.dtype)
             count += 1
         if base is not module:
             _replace(model, name, base)
-    if experts and set(EVERY) <= set(wanted) and model.config.model_type in EXPERTS_TOO:
+    if with_experts:
         count += _beside_experts(model, rank, dtype)
     if not count:
         raise ValueError(
@@ -167,6 +178,11 @@ def _beside_experts(model: PreTrainedModel, rank: int, dtype: torch.dtype | None
             parametrize.register_parametrization(module, "weight", ParameterAdapter(module.weight, rank, dtype or module.weight.dtype), unsafe=True)
             count += 1
     return count
+
+
+def _outputs_and_inputs(linear: nn.Linear | Conv1D) -> tuple[int, int]:
+    rows, columns = linear.weight.shape
+    return (rows, columns) if isinstance(linear, nn.Linear) else (columns, rows)
 
 
 def _replace(model: nn.Module, name: str, new: nn.Module) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from . import communication, device_memory, profiles, timing
 from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from .job import LARGEST_COUNT, Cluster, Job
+from .optimizers import optimizer
 from .roofline import BEFORE_AMPERE, processor
 from .setting import FP32_ADAPTERS, Setting
 from .strategies import STRATEGIES, strategy
@@ -55,7 +56,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        return verdict(self.needed, usable(self.setting.gpu))
+        return self.needed.verdict(usable(self.setting.gpu))
 
 
 def usable(gpu: str | Accelerator) -> float:
@@ -66,6 +67,8 @@ def usable(gpu: str | Accelerator) -> float:
 def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
     """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
     workload, setting = job.workload(), setting_of(job, cluster, strategy)
+    if optimizer(job.optimizer).orthogonalizes and cluster.gpus > 1 and strategy != "ddp":
+        raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp' (--strategy ddp)")
     if job.precision == "mixed" and job.method == "full":
         workload, setting = _mixed(workload, setting)
     found = answer(workload, setting, constants)
@@ -100,8 +103,6 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
     known("strategy", strategy, STRATEGIES)
     if strategy == "hsdp" and cluster.nodes == 1:
         raise ValueError("strategy='hsdp': it repeats the shards of a node on others, and there is one node: take 'fsdp2'")
-    if job.optimizer == "muon" and cluster.gpus > 1 and strategy != "ddp":
-        raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp'")
     check_compiled(job.compiled, cluster.gpu)
     _check_flash(job, cluster.gpu)
     return Setting(
@@ -282,10 +283,3 @@ def _most_times(now: Answer) -> int:
 def counts_as_fp16(now: Answer) -> bool:
     """Whether the GPU has no bf16: then a step in bf16 is counted as fp16, which takes as long and needs a loss scaler."""
     return "bfloat16" in (now.workload.weights, now.workload.autocast) and processor(now.setting.gpu).architecture in BEFORE_AMPERE
-
-
-def verdict(needed: device_memory.Needed, size: float) -> str:
-    """Whether a step fits on a GPU of this many bytes, in words."""
-    if needed.fits(size):
-        return "it fits"
-    return "it may fit: programs differ in what they keep" if needed.expected <= size else "it does not fit"

@@ -86,8 +86,7 @@ def deep_step(low: Traced, high: Traced, few: tuple[int, int], number: int) -> T
     result.layers = number
     if low.memory and high.memory:
         storages = storage_log.deep(low.memory.storages, high.memory.storages, few, number)  # type: ignore[arg-type]
-        flops, parameters = line(low.memory.flops, high.memory.flops, few, number), line(low.memory.parameters, high.memory.parameters, few, number)
-        result.memory = StoredTrace(storages, flops, parameters)
+        result.memory = StoredTrace(storages, line(low.memory.flops, high.memory.flops, few, number))
     return result
 
 

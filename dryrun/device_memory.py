@@ -2,13 +2,13 @@
 
 On top are workspaces of cuBLAS and of kernels, the blocks that the allocator rounds to and cannot fill, buffers of NCCL,
 and the CUDA context. Where ranks run whole layers the allocator is replayed (see `reserved`), with the rank's shards, but for offload and
-DeepSpeed. Elsewhere two constants of published peaks stand for it, a part that grows with the tensors and one that
-does not: the fit found no need of either, so the upper end has the room. The context is a third one: only what the driver reports
-contains it. With many GPUs the driver reports more, so the upper end has the least that was seen there.
+DeepSpeed. Elsewhere only the upper end has room for it. The context is the median of what out-of-memory messages say is not PyTorch's; with
+many GPUs it is larger, so the upper end has what nine of ten of them say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ STATE = ("parameters", "gradients", "optimizer", "weight copies")
 DEEPSPEED_COPIES = 8  # bytes for each weight beside the moments: weight and gradient in fp32, as its own estimate counts
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
+FOUR_BITS = 0.5  # bytes for each weight
 WHOLE_GRADIENT = 4  # bytes for each weight: FSDP2 adds them up in the dtype that it reduces in
 REPLAY_MARGIN = 1.05  # what our H100 and H200 reserved for full fine-tuning was nearer to the replay (tests/dryrun/test_reserved.py)
 
@@ -38,17 +39,23 @@ REPLAY_MARGIN = 1.05  # what our H100 and H200 reserved for full fine-tuning was
 @dataclass(frozen=True)
 class Needed:
     categories: dict[str, float]  # bytes of tensors at the peak
-    expected: float  # bytes on the GPU, as nvidia-smi shows them
+    expected: float  # bytes on the GPU, with the CUDA context
     high: float  # and with the upper end of the band
 
     def fits(self, size: float) -> bool:
         """Whether a GPU of this many bytes is large enough, by the upper end."""
         return self.high <= size
 
+    def verdict(self, size: float) -> str:
+        """Whether a step fits on a GPU of this many bytes, in words."""
+        if self.fits(size):
+            return "it fits"
+        return "it may fit: programs differ in what they keep" if self.expected <= size else "it does not fit"
+
 
 def tensors(traced: Traced, workload: Workload, setting: Setting, loss_in_place: bool = False) -> dict[str, float]:
     """{category: bytes} at the peak of one rank. loss_in_place: see `storage_factors`."""
-    always, held = _always(traced, setting), _held(traced, setting)
+    always, held = _always(traced, workload, setting), _held(traced, setting)
     of_category = {name: held[name] / size for name, size in _as_traced(traced).items()}
     if "gradients" in always:
         of_category["gradients"] = 0.0
@@ -58,16 +65,34 @@ def tensors(traced: Traced, workload: Workload, setting: Setting, loss_in_place:
     of_category |= dict.fromkeys(("temporaries", "inputs"), 1 / split)
     changed = storage_factors.factors(traced, workload, setting, loss_in_place)
     at_peak = _highest(_storages(traced), tuple(of_category.items()), changed) | always
-    found = max(at_peak, _at_step(traced, setting), key=lambda categories: sum(categories.values()))
+    found = max([at_peak, *_after_backward(traced, workload, setting)], key=lambda categories: sum(categories.values()))
     return in_order(found) | {name: size for name, size in found.items() if size}
 
 
-def _at_step(traced: Traced, setting: Setting) -> dict[str, float]:
-    """{category: bytes} while an optimizer makes something of all weights at once: the traced one changes them in place."""
+def _after_backward(traced: Traced, workload: Workload, setting: Setting) -> Iterator[dict[str, float]]:
+    """{category: bytes} at moments that no trace of one GPU has: while FSDP2 reduces the last gradients, and while the optimizer makes
+    something of all weights or of the largest one. The traced one changes them in place."""
     chosen, held = optimizer(setting.optimizer), states(traced, setting)
-    made = 0 if strategy(setting.strategy).deepspeed else chosen.at_once  # DeepSpeed has an AdamW of its own, which is fused
-    always = {name: size for name, size in _always(traced, setting).items() if name != "gradients"}  # whole ones are reduced by then
-    return held | always | {"temporaries": held.get("optimizer", 0) * made / max(1, chosen.moments)}
+    always = _always(traced, workload, setting)
+    if "gathered weights" in always and not workload.rank:
+        yield held | always | {"gathered weights": 0, "temporaries": _reduced_last(traced, workload, setting)}
+    made = 0.0
+    if not strategy(setting.strategy).deepspeed:  # it has an AdamW of its own, which is fused
+        made = held.get("optimizer", 0) * chosen.at_once / max(1, chosen.moments) + chosen.of_largest * _largest(traced) / _shards("optimizer", setting)
+    yield held | always | {"gradients": held.get("gradients", 0), "gathered weights": 0, "temporaries": made}  # whole gradients are reduced by then
+
+
+def _reduced_last(traced: Traced, workload: Workload, setting: Setting) -> float:
+    """Bytes of the gradients of embedding and output layer, whole, and of the buffer from which they are reduced. They are of FSDP2's outermost
+    module, which comes last (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce)."""
+    return (_width(workload) + WHOLE_GRADIENT) * _ends(traced) / (setting.tensor * setting.pipeline)
+
+
+def _largest(traced: Traced) -> int:
+    """Weights of the largest tensor that is trained: the embedding, or a matrix of a layer."""
+    if traced.trainable < traced.parameters:
+        return max((rows * columns for rows, columns in traced.matrices), default=0)
+    return max(traced.vocabulary * traced.width, *(rows * columns for rows, columns in traced.matrices), 0)
 
 
 def keeps_whole_gradients(setting: Setting) -> bool:
@@ -97,8 +122,8 @@ def _as_traced(traced: Traced) -> dict[str, float]:
     return {name: size for name in STATE if (size := _most(_storages(traced), name))}
 
 
-def _always(traced: Traced, setting: Setting) -> dict[str, float]:
-    """{category: bytes} of what a rank has at every moment of a step, where that is not as it was traced."""
+def _always(traced: Traced, workload: Workload, setting: Setting) -> dict[str, float]:
+    """{category: bytes} of what a rank has at every moment of forward and backward pass, where that is not as it was traced."""
     split, chosen = setting.tensor * setting.pipeline, strategy(setting.strategy)
     found = {}
     if keeps_whole_gradients(setting):
@@ -108,7 +133,7 @@ def _always(traced: Traced, setting: Setting) -> dict[str, float]:
     if setting.reference:
         found["reference weights"] = _shares(traced, setting)["parameters"]
     if chosen.gathers and setting.data > 1 or setting.offload:
-        found["gathered weights"] = _gathered(traced, setting) / split
+        found["gathered weights"] = _gathered(traced, workload, setting) / split
     if chosen.buckets and not setting.views:
         found["gradient buckets"] = _state(traced, setting, _as_traced(traced)).get("gradients", 0) / split
     if chosen.deepspeed:
@@ -133,11 +158,21 @@ def _most(storages: Storages, category: str) -> int:
     return storages.most(category)
 
 
-def _gathered(traced: Traced, setting: Setting) -> float:
-    """16-bit weights of whole layers, and of embedding and output layer, which stay gathered from forward to backward."""
-    ends = traced.vocabulary * traced.width * (1 if traced.tied else 2)
+def _gathered(traced: Traced, workload: Workload, setting: Setting) -> float:
+    """Bytes of the weights of whole layers, and of embedding and output layer, which stay gathered from forward to backward."""
+    ends = _ends(traced)
     layer = (traced.parameters - ends) / max(1, traced.layers) / setting.experts
-    return 2 * (ends + GATHERED_LAYERS * layer)
+    return _width(workload) * ends + (FOUR_BITS if workload.four_bit else _width(workload)) * GATHERED_LAYERS * layer
+
+
+def _ends(traced: Traced) -> int:
+    """Weights of embedding and output layer."""
+    return traced.vocabulary * traced.width * (1 if traced.tied else 2)
+
+
+def _width(workload: Workload) -> int:
+    """Bytes of a weight as it is computed with."""
+    return 4 if workload.weights == "float32" and not workload.autocast else 2
 
 
 def _state(traced: Traced, setting: Setting, categories: dict[str, float]) -> dict[str, float]:
@@ -163,7 +198,8 @@ def _of_optimizer(traced: Traced, chosen: Optimizer, adamw: float) -> float:
     if chosen.factored:
         return min(adamw, 4 * traced.factored)
     if chosen.state is not None:
-        return min(adamw, chosen.state * traced.trainable)
+        embedding = traced.vocabulary * traced.width if chosen.wide_embedding and traced.trainable == traced.parameters else 0
+        return min(adamw, chosen.state * (traced.trainable - embedding) + 8 * embedding)
     return adamw * _moments(traced, chosen) / (2 * traced.trainable) if traced.trainable else 0
 
 
@@ -200,7 +236,7 @@ def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict
         # What is reserved beyond what is allocated is given back where it is needed: it grows no band.
         grown = certain(categories) + constants[band(workload, setting, replayed=True)] * (least - certain(categories))
         return Needed(categories, expected, max(expected, most, grown) + of_many)
-    expected = on_device(sum(categories.values()), constants, context=True, reserved=True)
+    expected = sum(categories.values()) + constants["context"] * GiB
     if strategy(setting.strategy).deepspeed:  # its buffers are an estimate: no published peak says how good it is
         return Needed(categories, expected, expected * constants["high_whole"] + of_many)
     sure = certain(categories)
@@ -223,7 +259,7 @@ def replayed(
     if setting.state == FP32_ADAPTERS:  # of the weights these alone are wider than traced
         factors |= {"parameters": 1 / _shards("parameters", setting), TRAINED: 2 / _shards("parameters", setting)}
     changed = storage_factors.factors(traced, workload, setting, loss_in_place)
-    always = _always(traced, setting)
+    always = _always(traced, workload, setting)
     held = round(sum(always.get(name, 0) for name in ("reference weights", "gathered weights")))
     if keeps_whole_gradients(setting):
         held, factors["gradients"] = held + round(always["gradients"]), 0.0
@@ -233,8 +269,8 @@ def replayed(
     found = _replayed(*job)
     if limit is not None and found.asked <= limit < found.reserved:  # elsewhere the limit changes nothing
         found = _replayed(*job, limit)
-    step = round(sum(_at_step(traced, setting).values()))
-    return Peak(*(max(size + held, step) for size in (found.allocated, round(found.reserved * margin), found.asked)))
+    after = round(max(sum(categories.values()) for categories in _after_backward(traced, workload, setting)))
+    return Peak(*(max(size + held, after) for size in (found.allocated, round(found.reserved * margin), found.asked)))
 
 
 @lru_cache(maxsize=64)
@@ -262,11 +298,3 @@ def band(workload: Workload, setting: Setting, replayed: bool = False) -> str:
     alone = not strategy(setting.strategy).shards and not workload.compiled  # under DDP each GPU takes the steps of one
     name = "high_replayed" if replayed and alone else "high" if setting.gpus == 1 else "high_many"
     return f"{name}_adapters" if workload.rank else name  # libraries differ in what adapters keep and in which dtype
-
-
-def on_device(total: float, constants: dict[str, float], *, context: bool, reserved: bool) -> float:
-    """Bytes of a peak with `total` bytes of tensors: allocated, or reserved by the allocator, or with the context."""
-    size = total + constants["workspace"] * GiB
-    if reserved:
-        size *= 1 + constants["rounding"]
-    return size + (constants["context"] * GiB if context else 0)

@@ -200,10 +200,10 @@ def _normal(name: str) -> str:
 
 
 def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
-    sources, operations = read["sources"], read["operations"]
+    sources, operations, capacities = read["sources"], read["operations"], read["capacities"]
     for key, row in read["accelerators"].items():
         try:
-            yield _accelerator(key, row, read["capacities"], sources, operations)
+            yield _accelerator(key, row, capacities, sources, operations)
         except KeyError as missing:
             said = f"dryrun/data/accelerators.json: {key}: {missing} is missing, a field of the row or an entry of `sources`"
             raise ValueError(f"{said}. Fix: copy what the row of a similar one has") from None

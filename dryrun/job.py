@@ -142,7 +142,7 @@ class Job:
     - `method`: "full"; "lora" for 16-bit weights that stay and adapters of `rank` on every linear layer, in mixtures that peft
       knows on experts and router too; "qlora" for the same with the linear layers in 4 bits
     - `checkpointing`: the activations of every layer are computed again in the backward pass
-    - `optimizer`: "adamw" is the fused one of PyTorch, "adamw_8bit" that of bitsandbytes, "adafactor" that of transformers, "muon"
+    - `optimizer`: "adamw" is the fused one of PyTorch, "adamw_8bit" that of bitsandbytes as `Trainer` runs it, "adafactor" that of transformers, "muon"
       PyTorch's, on the matrices of layers, with AdamW on the rest; `dryrun.optimizers` has all
     - `objective`: "sft", the next token; "dpo": a sequence is a pair then, and a reference model reads it too: a second copy of the
       weights under full training, the weights without their adapters under LoRA; "grpo": vLLM on the same GPU, which keeps 16-bit

@@ -45,8 +45,8 @@ class Trace:
 class StoredTrace(Trace):
     """The trace of a step of these storages. Its peaks are looked for when somebody asks: what a setting makes of them is another one."""
 
-    def __init__(self, storages: Storages, flops: dict[str, float], parameters: int = 0) -> None:
-        self.storages, self.flops, self.parameters = storages, flops, parameters
+    def __init__(self, storages: Storages, flops: dict[str, float]) -> None:
+        self.storages, self.flops = storages, flops
         self.after_forward, self.timeline = {}, []
 
     @cached_property

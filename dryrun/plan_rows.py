@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from .optimizers import optimizer
 from .setting import FP32_ADAPTERS, Setting
 from .strategies import STRATEGIES
 from .workload import Traced, Workload
@@ -13,7 +14,6 @@ from .workload import Traced, Workload
 SUMS = "splits each matrix by PyTorch's plan: every layer waits for four all-reduces of activations, six with checkpointing"
 SAME = 1.15  # times in seconds within which two strategies are about as fast: predictions of splits are that far off
 LARGEST_SPLIT = 64
-FP32_STATE, BF16_STATE = 16, 8  # bytes for each parameter: weight, gradient and two moments of AdamW
 DEEPSPEED_HOST = 27  # as DeepSpeed estimates: 18 for each parameter, and half as much again for buffers
 FOUR_BITS_HOST = 0.6  # bytes for each parameter: 4-bit weights with their scales, and adapters
 
@@ -30,6 +30,15 @@ class Row:
 
 def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int) -> Iterator[Row]:
     """Every `Row`. workload: full fine-tuning in 16 bits; here: the GPUs and their links; shape: the `Traced` of the workload."""
+    whole_matrices = optimizer(here.optimizer).orthogonalizes
+    yield from (row for row in _rows(workload, here, shape, precision, rank) if not (whole_matrices and _cuts_matrices(row.setting)))
+
+
+def _cuts_matrices(setting: Setting) -> bool:
+    return setting.tensor > 1 or setting.offload or bool(setting.strategy and STRATEGIES[setting.strategy].shards)
+
+
+def _rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int) -> Iterator[Row]:
     mixed = precision == "mixed"
     here = replace(here, state="fp32" if mixed else "")
     # transformers multiplies experts in groups, which takes no autocast: a mixture is traced in 16 bits.
@@ -44,7 +53,7 @@ def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank:
     else:
         yield _plain("ddp", whole, replace(apart, views=True))
         yield from _full(workload, here, shape)
-    yield from _offloaded(workload, qlora, here, FP32_STATE if mixed else BF16_STATE)
+    yield from _offloaded(workload, qlora, here, _state(here.optimizer, 4 if mixed else 2))
     yield from _adapters(lora, "LoRA", "16-bit weights", adapters)
     yield from _adapters(qlora, "QLoRA", "4-bit weights", adapters)
 
@@ -117,6 +126,13 @@ def _shared(
     if sharers > 1 and pipeline == 1:
         together = replace(setting, accumulation=here.accumulation)
         yield Row(" x ".join(parts), family, reason, replace(workload, batch=workload.batch * sharers), together)
+
+
+def _state(name: str, width: int) -> float:
+    """Bytes for each parameter: its weight and gradient, `width` bytes each, and what the optimizer keeps."""
+    chosen = optimizer(name)
+    kept = 0 if chosen.factored else chosen.state if chosen.state is not None else chosen.moments * width
+    return 2 * width + kept
 
 
 def _offloaded(workload: Workload, qlora: Workload, here: Setting, state: float) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from . import answer, device_memory, models, timing
 from .answer import usable
 from .communication import STAGED
-from .hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second
+from .hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second, known
 from .job import Cluster, Job, Model
 from .plan_rows import Row, rows
 from .ranking import judged, ranked
@@ -78,7 +78,7 @@ class Option:
     def __str__(self) -> str:
         low, high = self.prediction.low, self.prediction.high
         time = f"{self.seconds:.3g} s ({f'{low:.3g} to {high:.3g}' if self.judged else 'unjudged'})"
-        held = f"{self.needed.expected / GiB:,.0f} to {self.needed.high / GiB:,.0f} GiB of {self.size / GiB:g}"
+        held = f"{self.needed.expected / GiB:,.0f} to {self.needed.high / GiB:,.0f} GiB of {self.size / GiB:,.0f}"
         return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
 
@@ -165,19 +165,20 @@ def _options(
         trace = traced(full)
     answer.check_compiled(full.compiled, here.gpu)
     answer.check_rank(rank, trace)
+    asked = [row for row in rows(full, here, trace, precision, rank) if method in ("full", _method(row.workload))]
+    if only is not None:
+        known("only", only, dict.fromkeys(row.name for row in asked))
     families: dict[str, list[Option]] = {}
-    for row in rows(full, here, trace, precision, rank):
-        if only not in (None, row.name) or method not in ("full", _method(row.workload)):
-            continue
-        # Adapters name layers that this model does not have, or nothing can trace the step here: no row.
-        with contextlib.suppress(ValueError, ModuleNotFoundError):
-            families.setdefault(row.family, []).append(_option(row, host))
-    families = {name: members for name, members in families.items() if members}
-    if not families:
-        raise ValueError(
-            f"only={only!r}: there is no such strategy for this model and these GPUs: leave it out to see them all"
-        )
-    return judged(ranked([_best(options) for options in families.values()]))
+    untraced: list[Exception] = []
+    for row in asked:
+        if only in (None, row.name):
+            try:
+                families.setdefault(row.family, []).append(_option(row, host))
+            except (ValueError, ModuleNotFoundError) as error:  # this model has no such step, or nothing can trace it here: no row
+                untraced.append(error)
+    if untraced and not any(families.values()):
+        raise untraced[0]
+    return judged(ranked([_best(options) for options in families.values() if options]))
 
 
 def _method(workload: Workload) -> str:

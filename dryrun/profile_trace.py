@@ -441,13 +441,18 @@ def write(name: str, known: dict[str, Any] | None = None) -> str:
     return f"{name}: {len(profile['steps'])} steps, {len(packed) / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
 
 
-def main(asked: list[str]) -> None:
+def main(asked: list[str]) -> int:
+    """Returns how many profiles that were asked for by name could not be made."""
     added = asked[:1] == ["--missing"]
     of_models = [name for name in models.configurations() if not families.member_of(name)]
+    failed = 0
     for name in asked[added:] or (files() if added else [*FAMILIES, *of_models]):
         path = FOLDER / f"{name}{SUFFIX}"
-        print(write(name, read(path) if added and path.is_file() else None), flush=True)
+        said = write(name, read(path) if added and path.is_file() else None)
+        failed += name in asked and said.startswith(f"{name}: none")
+        print(said, flush=True)
+    return failed
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

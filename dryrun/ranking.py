@@ -52,7 +52,7 @@ def _verdict(option: Option, first: Option) -> str:
         known = f"which has {option.host_memory / 1e9:,.0f}" if option.host_memory else "so give host_memory"
         host = f"needs {max(1, option.host / 1e9):,.0f} GB of each host's memory, {known}"
     if not option.fits_gpu:
-        said = "may fit" if option.needed.expected <= option.size else "does not fit"
+        said = option.needed.verdict(option.size).partition(":")[0].removeprefix("it ")
         held = f"{said}: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
         return f"{held}; {host}" if host and option.host_memory else held
     if host:

@@ -165,7 +165,7 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
         low, high = option.prediction.low, option.prediction.high
         band = f"{low:.3g} to {high:.3g}" if option.judged else "nobody published such a step"
         band = "at least: AdamW on the host is not counted" if option.setting.offload else band
-        held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.4g}"
+        held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.3g}"
         yield f"{option.strategy:26}{held:22}{option.seconds:.3g} ({band})"
         yield f"    {option.verdict.replace('host_memory', '--host-memory')}"
     yield ""

@@ -146,7 +146,7 @@ def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any
     )
     changed = [p for p in model.parameters() if p.requires_grad]
     result.trainable, result.tensors = sum(p.numel() for p in changed), len(changed)
-    result.factored = sum(sum(p.shape) if p.dim() == 2 else p.numel() for p in changed)
+    result.factored = sum(p.numel() // p.shape[-1] + p.numel() // p.shape[-2] if p.dim() > 1 else p.numel() for p in changed)
     in_layers = (p for layer in tracing.layers_of(model) for p in layer.parameters() if p.requires_grad and p.dim() == 2)
     result.matrices = dict(Counter(tuple(p.shape) for p in in_layers))
     result.width, result.vocabulary = config.hidden_size, getattr(config, "vocab_size", 0) or 0

@@ -51,7 +51,7 @@ def of_peft(workload: Workload) -> bool:
 
 def _of_peft(workload: Workload) -> Traced:
     step, plain = _kept(workload), _kept(replace(workload, autocast=""))
-    memory = StoredTrace(step.memory.storages, plain.memory.flops, step.memory.parameters) if step.memory and plain.memory else None  # type: ignore[arg-type]
+    memory = StoredTrace(step.memory.storages, plain.memory.flops) if step.memory and plain.memory else None  # type: ignore[arg-type]
     return replace(step, kernels=plain.kernels, kept=plain.kept, memory=memory)
 
 

@@ -58,7 +58,7 @@ class Traced:
     trainable: int = 0
     tensors: int = 0  # that the optimizer changes
     matrices: dict[tuple[int, int], int] = field(default_factory=dict)  # {(rows, columns): how many that the optimizer changes in layers}
-    factored: int = 0  # rows and columns of all matrices that it changes, and all of the other tensors
+    factored: int = 0  # rows and columns of all matrices that it changes, those of each expert too, and all of the other tensors
     layers: int = 0
     width: int = 0
     vocabulary: int = 0

@@ -170,11 +170,13 @@ def verify(name, say=print):
     records, and one for the first cell that raised."""
     notebook, path = read_source(name), FOLDER / f"{name}.py"
     _execute(name, notebook, say, go_on=True)
+    number, said = _first_error(notebook)
+    if said and not any(kind == "start" for _, _, kind, _, _ in _left_behind(notebook)):  # no machine, so no figure either
+        return [compare.raised(number, said)]
     parts = harvest(notebook, path)
     made = {key: {name: data for part in parts for name, data in part[key].items()} for key in ("claims", "tables")}
     here = next((part["machine"] for part in parts if "machine" in part), None)
     stored = records.load_all().get(name, [])
-    number, said = _first_error(notebook)
     found = list(compare.rows(made, stored, here, f"cell {number} {said}" if said else compare.NOT_LEFT))
     return [compare.raised(number, said), *found] if said else found
 

@@ -83,7 +83,7 @@ TUNED = {
 }  # the classes that the constants are fitted on
 
 
-def fit(data, chosen, start=START, free=None, rounds=ROUNDS):
+def fit(data, chosen, free=None):
     """Constants that make the mean error of the chosen rows small: one at a time, in shrinking steps."""
     chosen = np.asarray(chosen) & np.isin(data.classes, list(TUNED))
     weights = weights_of(data)[chosen]
@@ -95,9 +95,9 @@ def fit(data, chosen, start=START, free=None, rounds=ROUNDS):
         errors = np.where(errors < LARGE_ERROR, errors, LARGE_ERROR + BEYOND * (errors - LARGE_ERROR))
         return float(np.average(errors, weights=weights))
 
-    constants, step = dict(start), FIRST_STEP
+    constants, step = dict(START), FIRST_STEP
     best, source = loss(constants), random.Random(0)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for name in free or constants:
             for factor in (1 + step, 1 / (1 + step)):
                 while True:

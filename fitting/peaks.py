@@ -1,7 +1,5 @@
 """Published peaks of memory, and the constants of what comes on top of the tensors."""
 
-import itertools
-import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -13,18 +11,14 @@ from dryrun.hardware import GiB, accelerator
 from dryrun.reserved import Peak
 from dryrun.traces import traced
 
-from .held_out import fold_of
+from . import contexts
 from .rows import run_of
 
-WORKSPACES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)  # GiB, tried for what comes on top of the tensors
-ROUNDINGS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)  # share
 # Each band, and the one that it reaches at least as far as: steps whose allocator is replayed are known better than others.
 BANDS = {
     "high_replayed": "", "high_replayed_adapters": "", "high": "high_replayed", "high_adapters": "high_replayed_adapters",
     "high_many": "high_replayed", "high_many_adapters": "high_replayed_adapters",
 }  # fmt: skip
-CONTEXT = {"context": 0.9}  # GiB that the allocator of a replay leaves free, before the constant itself is known
-LARGEST_ERROR = 1.0  # of one row, as a logarithm: a wrong row does not pull the constants
 
 
 @dataclass
@@ -32,9 +26,6 @@ class Peaks:
     """Published peaks and the tensors that the same steps hold by their trace."""
 
     rows: list = field(default_factory=list)
-    # GiB by which the driver's figure exceeds the allocator's, where a row prints both: on one GPU, and on many
-    least_context: float = math.inf
-    least_of_many: float = math.inf
     tensors: list = field(default_factory=list)  # bytes
     certain: list = field(default_factory=list)  # bytes of them that are no guess
     measured: list = field(default_factory=list)  # bytes
@@ -53,11 +44,6 @@ class Peaks:
         if not (held := held_by(row)):
             return
         categories, replayed, band = held
-        driver = driver_gib(row)
-        if driver and row["gpus"] == 1:
-            self.least_context = min(self.least_context, driver - size)
-        elif driver:
-            self.least_of_many = min(self.least_of_many, driver - size)
         self.rows.append(row)
         self.tensors.append(sum(categories.values()))
         self.certain.append(device_memory.certain(categories))
@@ -101,7 +87,7 @@ def held_by(row):
     if row.get("foreach"):  # in seconds it is a hundredth of such steps, and they count as fused
         setting = replace(setting, optimizer="adamw_foreach")
     in_place = bool(row.get("fused_kernels"))
-    replayed = device_memory.replayed(step, workload, setting, CONTEXT, loss_in_place=in_place)
+    replayed = device_memory.replayed(step, workload, setting, contexts.constants(), loss_in_place=in_place)
     return device_memory.tensors(step, workload, setting, in_place), replayed, device_memory.band(workload, setting, replayed is not None)
 
 
@@ -109,7 +95,7 @@ def _bytes(held, constants, *, context, reserved):
     """Bytes of a peak: of what the replay says, or of that many bytes of tensors."""
     if isinstance(held, Peak):
         return (held.reserved if reserved else held.allocated) + context * constants["context"] * GiB
-    return device_memory.on_device(held, constants, context=context, reserved=reserved)
+    return held + context * constants["context"] * GiB
 
 
 def peaks(rows):
@@ -122,37 +108,18 @@ def peaks(rows):
     return found
 
 
-def fit_memory(data, chosen):
-    """What comes on top of the tensors: a part that grows with them, and one that does not."""
-    best, kept = math.inf, None
-    for workspace, rounding in itertools.product(WORKSPACES, ROUNDINGS):
-        tried = {"workspace": workspace, "rounding": rounding, "context": data.least_context}
-        now = float(np.mean(np.minimum(np.abs(data.errors(tried)[chosen]), LARGEST_ERROR)))
-        if now < best:
-            best, kept = now, tried
-    return kept
-
-
 def memory_constants(data):
-    """Constants of the peaks on one GPU, and of each of `BANDS` by how much all but the certain bytes grow to hold nineteen of twenty
-    peaks that were not fitted, and every published step of its kind that ran out of memory.
+    """What a process holds beside its tensors, and of each of `BANDS` by how much all but the certain bytes grow to hold nineteen of twenty
+    peaks, and every published step of its kind that ran out of memory. Of the peaks nothing else is fitted.
     """
-    one = np.array([row["gpus"] == 1 for row in data.rows])
+    found = contexts.constants()
     bands = np.array(data.bands)
-    folds = np.array([fold_of(row) for row in data.rows])
-    errors, growth = np.zeros(len(folds)), np.zeros(len(folds))
-    for fold in set(folds):
-        mine = folds == fold
-        fitted = fit_memory(data, one & ~mine)
-        errors[mine], growth[mine] = data.errors(fitted)[mine], data.growth(fitted)[mine]
-    found = fit_memory(data, one)
-    found["context_many"] = data.least_of_many
+    errors, growth = data.errors(found), data.growth(found)
     found["high_whole"] = round(float(np.exp(-np.quantile(errors, 0.05))), 3)  # of all bytes, where nothing published says what is certain
     for name, at_least in BANDS.items():
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
-        many = name.startswith("high_many")
-        of_many = (found["context_many"] - found["context"]) * GiB if many else 0.0
+        of_many = (found["context_many"] - found["context"]) * GiB if name.startswith("high_many") else 0.0
         for total, sure, size in data.failed[name]:
             expected = _bytes(total, found, context=True, reserved=not isinstance(total, Peak))
             above.append(1.001 * (size - of_many - sure) / (expected - sure))
@@ -171,12 +138,6 @@ def kind_of(row):
     if "allocated" in told or "active" in told or "torch peak" in told:
         return False, False
     return None
-
-
-def driver_gib(row):
-    """What nvidia-smi showed, in a row that prints it beside the allocator's peak."""
-    found = re.search(r"nvidia-smi ([\d.]+) GiB", str(row.get("memory_kind") or ""))
-    return float(found[1]) if found else None
 
 
 def gib(row):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dryrun import Cluster, Generation, Job, device_memory, timing
+from dryrun import Cluster, Generation, Job, timing
 from dryrun.answer import of_job
 from dryrun.hardware import accelerator
 from dryrun.inference import serve
@@ -61,12 +61,11 @@ def read(path: Path = FILE) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _train(step: steps.Step, gpu: str) -> dict[str, Any]:
-    found = of_job(Job(step.model, batch=step.batch, length=step.length, **step.options), Cluster(gpu))
-    constants = timing.fitted()["memory"]
+    found = of_job(Job(step.model, batch=step.batch, length=step.length, **step.of_job), Cluster(gpu))
     tensors = sum(found.needed.categories.values())
     return _seconds(found.prediction) | {
         "tensors": tensors,
-        "allocated": device_memory.on_device(tensors, constants, context=False, reserved=False),
+        "allocated": tensors,
         "device": found.needed.expected,
         "device_high": found.needed.high,
     }

@@ -28,6 +28,12 @@ class Step:
         return " ".join([self.kind, self.model, f"{self.batch}x{self.length}", *words]) if self.model else self.kind
 
     @property
+    def of_job(self) -> dict[str, Any]:
+        """Options of a `dryrun.Job`. A loop of our own leaves the embedding's moments in 8 bits, unlike `Trainer`."""
+        all_in_8_bits = self.options.get("optimizer") == "adamw_8bit"
+        return self.options | ({"optimizer": "adamw_8bit_all"} if all_in_8_bits else {})
+
+    @property
     def limit(self) -> int:
         return LIMIT_COMPILED if self.options.get("compiled") or self.options.get("cache") == "static" else LIMIT
 

@@ -460,9 +460,9 @@ claim("logits-all", "What logits of all tokens add to the peak of a prompt of 32
 # *Weights + KV cache + reserve ≤ memory of the GPU.* The reserve is for what the
 # prompt needs beside its cache, the CUDA context and the allocator's rounding.
 #
-# Memory is what the package says of a GPU of that size. Where `nvidia-smi` shows less, the
-# memory has no parts of its own for error correction (ECC), which then takes a sixteenth, as
-# in an L4. So the GPUs of three sizes are of two kinds.
+# Memory is what CUDA reports of a GPU of that size: the driver keeps a part. Where the memory
+# has no parts of its own for error correction (ECC), that takes a sixteenth, as in an L4. So the
+# GPUs of three sizes are of two kinds.
 
 # %%
 OF_SIZE = {8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada",
@@ -510,10 +510,11 @@ table("longest", "Thousands of tokens that fit beside Llama-3.1-8B, in all seque
        for size in SIZES[1:]], kind="derived")
 derived("tokens", {
     "fits-24": ("Tokens in all that fit beside Llama-3.1-8B in bf16 on an RTX 4090", tokens_that_fit(EIGHT, 16, 24),
-                55e3, 60e3),
+                50e3, 60e3),
     "fits-24-4bit": ("Tokens in all that fit beside Llama-3.1-8B in 4 bits on an RTX 4090",
                      tokens_that_fit(EIGHT, 4.5, 24), 130e3, 140e3),
 })
+derived("GiB", {"usable-24": ("What an RTX 4090 offers to programs, as CUDA reports it", memory(24) / GiB, 23, 24)})
 derived("GiB", {"long-needs": ("Weights of Llama-3.1-8B in bf16 and its KV cache at 131,072 tokens",
                                (weight_bytes(EIGHT, 16) + cache_bytes(EIGHT, LONG)) / GiB, 30, 32),
                 "held-32b": ("Weights of Qwen3-32B in 4 bits and its KV cache at 8,192 tokens",

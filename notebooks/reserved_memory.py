@@ -72,7 +72,7 @@ start("reserved_memory")
 def ask(row, gpu):
     """The answer to a measured step."""
     step = row.step
-    return of_job(Job(step.model, batch=step.batch, length=step.length, **step.options), Cluster(gpu))
+    return of_job(Job(step.model, batch=step.batch, length=step.length, **step.of_job), Cluster(gpu))
 
 
 measured = [(name, row, ask(row, gpu)) for name, (gpu, file) in GPUS.items()

@@ -10,7 +10,8 @@ config = LlamaConfig(vocab_size=128256, hidden_size=8192, intermediate_size=2867
                      num_attention_heads=64, num_key_value_heads=8, tie_word_embeddings=False)  # fmt: skip
 
 # --8<-- [start:count]
-GPU, RESERVE = 48 * 2**30, 2 * 2**30  # what nvidia-smi shows, in bytes; reserve: prompt, CUDA context, rounding
+GPU = 47.5 * 2**30  # bytes; of yours: torch.cuda.get_device_properties(0).total_memory
+RESERVE = 2 * 2**30  # prompt, CUDA context, rounding
 TOKENS = 8192  # of all sequences together
 SPLIT = ("colwise", "rowwise", "packed_colwise", "embedding_rowwise", "colwise_gather_output")
 

@@ -8,7 +8,8 @@ config = Qwen3Config(vocab_size=151936, hidden_size=4096, intermediate_size=1228
                      num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=False)
 
 # --8<-- [start:count]
-GPU, RESERVE = 24 * 2**30, 2 * 2**30  # what nvidia-smi shows, in bytes; reserve: prompt, CUDA context, rounding
+GPU = 23.5 * 2**30  # bytes; of yours: torch.cuda.get_device_properties(0).total_memory
+RESERVE = 2 * 2**30  # prompt, CUDA context, rounding
 
 with torch.device("meta"):  # shapes, no data
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)

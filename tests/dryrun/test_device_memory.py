@@ -136,7 +136,7 @@ def test_our_gpus_allocated_what_is_predicted(gpu):
     off = {}
     for row in compared.read(compared.MEASURED / OURS[gpu], gpu)[2]:
         if row.step.kind == "train" and row.ran and row.step.options.keys() & {"compiled", "fused_loss", "optimizer"}:
-            held = sum(tensors(Job(row.step.model, batch=row.step.batch, length=row.step.length, **row.step.options), Cluster(gpu)).values())
+            held = sum(tensors(Job(row.step.model, batch=row.step.batch, length=row.step.length, **row.step.of_job), Cluster(gpu)).values())
             off[row.words] = held / row.measured["allocated"] - 1
     compiled = [error for words, error in off.items() if "compiled" in words]
     others = [error for words, error in off.items() if "compiled" not in words]

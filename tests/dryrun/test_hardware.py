@@ -160,7 +160,7 @@ def test_gib_counted_as_gb_are_found(monkeypatch):
     assert hardware.accelerator("L4").bytes == 22.5 * 2**30, "ECC takes a sixteenth"
     assert ("rtx-4090", "memory") in doubted(changed("rtx-4090", memory=24e9 / 2**30))
     monkeypatch.setattr(hardware, "GiB", 1e9)
-    known = {key for key, row in hardware.ACCELERATORS.items() if row.driver_mib}
+    known = {key for key, row in hardware.ACCELERATORS.items() if row.capacity_gib}
     assert {key for key, name in doubted(None) if name == "memory"} == known != set()
 
 

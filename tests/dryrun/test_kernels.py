@@ -6,11 +6,16 @@ from peft import LoraConfig, get_peft_model
 from peft.utils import transformers_weight_conversion
 from transformers import (
     AutoModelForCausalLM,
+    DeepseekV2Config,
+    GPT2Config,
     GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    Mamba2Config,
     MixtralConfig,
+    OPTConfig,
     Qwen3MoeConfig,
+    Qwen3NextConfig,
 )
 
 from dryrun import adapters, roofline, step_trace, traces, tracing
@@ -125,14 +130,36 @@ def test_all_linear_reaches_experts_in_the_types_of_mixtures_that_peft_converts(
     assert set(adapters.EXPERTS_TOO) == converted
 
 
-@pytest.mark.parametrize("config", [MixtralConfig(**MIXTURE), Qwen3MoeConfig(**MIXTURE, moe_intermediate_size=32), GptOssConfig(**MIXTURE)], ids=lambda config: config.model_type)
-def test_a_mixture_has_as_many_trained_weights_as_peft_gives_it(config):
+TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100}
+OTHER_NAMES = [  # of their linear layers
+    GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100),
+    Qwen3NextConfig(**MIXTURE, moe_intermediate_size=32, linear_num_value_heads=4, linear_num_key_heads=2, layer_types=["linear_attention", "full_attention"]),
+    DeepseekV2Config(**TINY, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, v_head_dim=8, n_routed_experts=4,
+                     num_experts_per_tok=2, moe_intermediate_size=16, first_k_dense_replace=1),
+    OPTConfig(**{name: value for name, value in TINY.items() if name != "intermediate_size"}, ffn_dim=64, word_embed_proj_dim=32),
+]
+
+
+@pytest.mark.parametrize(
+    "config", [MixtralConfig(**MIXTURE), Qwen3MoeConfig(**MIXTURE, moe_intermediate_size=32), GptOssConfig(**MIXTURE), *OTHER_NAMES], ids=lambda config: config.model_type
+)
+def test_a_model_has_as_many_trained_weights_as_peft_gives_it(config):
     with torch.device("meta"):
         theirs, ours = (AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16) for _ in range(2))
         adapters.apply(ours, 4, "all linear")
     theirs = get_peft_model(theirs, LoraConfig(r=4, target_modules="all-linear"), low_cpu_mem_usage=True)
     trained = [sorted(tuple(weight.shape) for weight in model.parameters() if weight.requires_grad) for model in (theirs, ours)]
     assert trained[0] == trained[1]
+
+
+def test_a_type_that_peft_refuses_is_refused_with_its_reason():
+    config = Mamba2Config(hidden_size=32, num_heads=8, head_dim=8, state_size=16, num_hidden_layers=2, vocab_size=100, n_groups=1)
+    with torch.device("meta"):
+        theirs, ours = (AutoModelForCausalLM.from_config(config) for _ in range(2))
+    with pytest.raises(ValueError, match="incompatible with Mamba-based models"):
+        get_peft_model(theirs, LoraConfig(target_modules="all-linear"))
+    with pytest.raises(ValueError, match="refuses target_modules='all-linear' for models of type mamba2"):
+        adapters.apply(ours, 4, "all linear")
 
 
 def test_four_bit_weights_are_expanded_before_each_product():

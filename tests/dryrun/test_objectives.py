@@ -11,7 +11,7 @@ import dryrun
 from dryrun import Cluster, Job, launch, tracing
 from dryrun import __main__ as command
 from dryrun.answer import answer
-from dryrun.device_memory import needed
+from dryrun.device_memory import needed, tensors
 from dryrun.optimizers import OPTIMIZERS
 from dryrun.runs import newton_schulz
 from dryrun.setting import Setting
@@ -54,8 +54,16 @@ def test_an_optimizers_state_is_as_large_as_that_of_the_real_one(name):
     assert found.categories.get("optimizer", 0) == pytest.approx(real, rel=0.01, abs=2048)
 
 
+def test_adafactor_makes_copies_of_the_largest_tensor_in_its_step():
+    config = LlamaConfig(**LLAMA.to_dict() | {"vocab_size": 64000, "hidden_size": 256, "intermediate_size": 512, "tie_word_embeddings": True})
+    make = lambda parameters: Adafactor(parameters, lr=1e-3, scale_parameter=False, relative_step=False)  # noqa: E731
+    real = tracing.training_step(LlamaForCausalLM, config, 1, 16, dtype=torch.bfloat16, optimizer=make)
+    workload = Workload(config.to_json_string(use_diff=False), 1, 16)
+    assert sum(tensors(traced(workload), workload, Setting("l4", optimizer="adafactor")).values()) == pytest.approx(real.peak, rel=0.03)
+
+
 def test_all_optimizers_that_can_be_named_are_traced_or_compared_with_a_real_one():
-    assert set(OPTIMIZERS) == set(REAL) | set(tracing.OPTIMIZERS) | {"adamw_8bit"}  # its kernels need a GPU
+    assert set(OPTIMIZERS) == set(REAL) | set(tracing.OPTIMIZERS) | {"adamw_8bit", "adamw_8bit_all"}  # its kernels need a GPU
 
 
 def test_muon_computes_more_than_adamw_and_holds_less():
@@ -140,6 +148,6 @@ def test_the_command_writes_the_file_or_names_the_guide(tmp_path, capsys):
     words = ("plan", "qwen3-0.6b", "--gpu", "l4", "--gpus", "2", "--length", "256", "--launch", str(path))
     assert command.main([*words, "--only", "FSDP2"]) == 0 and "fsdp_version: 2" in path.read_text()
     assert command.main([*words, "--only", "TP"]) == 2  # no such name: TP 2
-    assert "there is no such strategy" in capsys.readouterr().err
+    assert "did you mean 'TP 2'" in capsys.readouterr().err
     assert command.main([*words, "--only", "TP 2"]) == 2
     assert "TP 2 is not set up by a file alone: it needs a program: the page Model parallelism" in capsys.readouterr().err

@@ -281,7 +281,7 @@ def test_one_gpu_has_no_row_that_sends():
         ({"gpu": "mi300x"}, "only NVIDIA's have been judged"),
         ({"model": "llama3-9b"}, "did you mean llama3-8b"),
         ({"model": "bert-base-enc"}, "is no language model"),
-        ({"only": "ZeRO-4"}, "there is no such strategy"),
+        ({"only": "ZeRO-4"}, "is not known, did you mean"),
         ({"model": SMALL.replace('"heads": 8', '"heads": 7')}, "its step cannot be traced"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_config_of_ones_own_is_predicted(capsys, tmp_path):
         (["infer", "gpt2", "--gpu", "m4-max", "--memory", "10000"], "memory_gb=10000.0: give GB above 0, at most the 512"),
         (["train", "", "--gpu", "l4"], "no model: give a name"),
         (["train", "meta-llama/Llama-3.1-8B-Instruct-x", "--gpu", "l4"], "did you mean llama-3.1-8b"),
-        (["plan", "llama3-8b", "--gpu", "h100-sxm", "--only", "ZeRO-4"], "there is no such strategy"),
+        (["plan", "llama3-8b", "--gpu", "h100-sxm", "--only", "ZeRO-4"], "did you mean 'ZeRO-3 + offload'"),
         (["infer", "gpt2", "--gpu", "l4", "--gpus", "8", "--prompt", "64"], "the 12 attention heads do not divide among them: take 6"),
         (["infer", "gpt2", "--gpu", "l4", "--prompt", "1000"], "gpt2 has 1024 positions"),
         (["train", "nowhere/config.json", "--gpu", "l4"], "there is no such file"),

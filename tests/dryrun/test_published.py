@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fitting import published
+from dryrun import timing
+from fitting import contexts, published
 
 ROWS = {row["id"]: row for row in published.rows()}
 TRAIN, DECODE = "h2-0088", "0577"  # Mistral 7B on one A100; Llama 3 8B in fp16 on one A100
@@ -117,3 +118,11 @@ def test_a_file_without_rows_is_one_line(tmp_path, text):
 )
 def test_ranks_are_the_gpus_that_have_sequences_of_their_own(change, ranks):
     assert published.ranks(ROWS[TRAIN] | change) == ranks
+
+
+def test_what_is_not_pytorchs_of_a_gpu_is_what_messages_say_and_a_wrong_one_is_named():
+    message = {"in_use_gib": 22.69, "allocated_gib": 21.72, "reserved_gib": 0.51, "total_gib": 23.61, "url": "https://example.org/1"}
+    assert contexts.outside(message) == pytest.approx(0.46)
+    with pytest.raises(ValueError, match=r"https://example.org/1: -0.31 GiB cannot be"):
+        contexts.outside(message | {"allocated_gib": 22.49})
+    assert {name: timing.fitted()["memory"][name] for name in ("context", "context_many")} == contexts.constants()

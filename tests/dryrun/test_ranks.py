@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun import communication, device_memory, hardware, ranks
+from dryrun import Cluster, Job, communication, device_memory, hardware, ranks
+from dryrun.answer import of_job
 from dryrun.ranks import rank_step
 from dryrun.setting import Setting
 from dryrun.traces import traced
@@ -109,6 +110,17 @@ def test_the_plan_holds_what_the_trace_holds():
     held, step = planned("fsdp2", 64)[1], eight("fsdp2", 64)
     for category in ("parameters", "optimizer"):
         assert held[category] == pytest.approx(step.held[category], rel=0.02), category
+
+
+@pytest.mark.parametrize(
+    ("precision", "options"), [("mixed", {}), ("bf16", {"dtype": torch.bfloat16, "compute": torch.bfloat16}), ("fp32", {"compute": None})]
+)
+def test_where_the_last_gradients_are_reduced_the_plan_holds_what_the_trace_holds(precision, options):
+    """A short sequence: embedding and output layer are its peak, and activations are not."""
+    trace = ranks.many_layers(AutoModelForCausalLM, LlamaConfig(**EIGHT), "fsdp2", 8, 1, 1024, activation_checkpointing=True, layers=(6, 8, 10), **options)
+    asked = of_job(Job("llama3-8b", precision=precision, length=1024, checkpointing=True), Cluster("h100-sxm5", 8))
+    held = sum(device_memory.tensors(asked.traced, asked.workload, asked.setting).values())
+    assert held == pytest.approx(trace.peak, rel=0.05)
 
 
 def test_ddp_holds_gradients_twice_unless_they_are_views_of_the_buckets():

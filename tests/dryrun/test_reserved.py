@@ -7,7 +7,7 @@ import pytest
 from dryrun import Cluster, Job, device_memory, profiles, step_trace, storage_log, timing
 from dryrun.allocator import MIB, Allocator, OutOfMemory
 from dryrun.answer import of_job
-from dryrun.hardware import GiB
+from dryrun.hardware import Accelerator, GiB
 from dryrun.reserved import replay
 from dryrun.storage_log import MADE, Storages
 from dryrun.workload import Workload
@@ -146,7 +146,7 @@ def test_a_gpu_of_any_size_is_answered_as_a_replay_on_it_answers(options, monkey
     free = replay(storages, **step)
     middle = (free.asked + free.reserved) // 2
     for limit in (free.asked // 2, free.asked - 1, free.asked, middle, free.reserved - 1, free.reserved, 2 * free.reserved):
-        monkeypatch.setattr(device_memory, "_usable", lambda _, size=limit: size + constants["context"] * 2**30 + 0.5)
+        monkeypatch.setattr(Accelerator, "usable", property(lambda _, size=limit: size + constants["context"] * 2**30 + 0.5))
         assert ask() == (replay(storages, **step, limit=limit) or free), limit
 
 
@@ -209,7 +209,7 @@ def test_a_step_that_fits_because_caches_are_given_back_surely_fits_where_it_wou
     constants = timing.fitted()["memory"]
     now = of_job(Job("qwen2.5-1.5b", length=2048, checkpointing=True), Cluster("rtx-4090"))
     usable = 2 * now.needed.expected
-    monkeypatch.setattr(device_memory, "_usable", lambda _: usable)
+    monkeypatch.setattr(Accelerator, "usable", property(lambda _: usable))
     peak = lambda: device_memory.replayed(now.traced, now.workload, now.setting, constants)  # noqa: E731
     free, context = peak().reserved, constants["context"] * GiB
     fits = {}
@@ -225,7 +225,7 @@ def test_a_step_that_fits_because_caches_are_given_back_surely_fits_where_it_wou
 
 def _measured(file, gpu):
     for row in compared.read(compared.MEASURED / file, gpu)[2]:
-        job = Job(row.step.model, batch=row.step.batch, length=row.step.length, **row.step.options) if row.step.kind == "train" else None
+        job = Job(row.step.model, batch=row.step.batch, length=row.step.length, **row.step.of_job) if row.step.kind == "train" else None
         if job and row.ran and not job.compiled and profiles.profiled(job.workload()):
             asked = of_job(job, Cluster(gpu))
             yield row, device_memory.replayed(asked.traced, asked.workload, asked.setting, timing.fitted()["memory"])
