@@ -263,7 +263,8 @@ def replayed(
     held = round(sum(always.get(name, 0) for name in ("reference weights", "gathered weights")))
     if keeps_whole_gradients(setting):
         held, factors["gradients"] = held + round(always["gradients"]), 0.0
-    limit = int((setting.gpu.usable - constants["context"] * GiB - held - beside) / margin) if setting.gpu.bytes else None
+    usable = setting.gpu.usable
+    limit = int((usable - constants["context"] * GiB - held - beside) / margin) if usable else None
     buckets = "" if not strategy(setting.strategy).buckets else VIEWS if setting.views else APART
     job = (storages, setting.accumulation, tuple(factors.items()), changed, _workspace(setting), buckets)
     found = _replayed(*job)

@@ -1,6 +1,5 @@
 """Published peaks of memory, and the constants of what comes on top of the tensors."""
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 

@@ -276,9 +276,9 @@ def test_the_tokens_that_hide_the_sending_are_the_quotient_beside_them():
     assert links == {bytes_per_second(link) for link in ("NVLink 4", "NVLink 3", "100 GbE", "10 GbE")}
 
 
-def test_by_the_plan_half_as_many_gpus_hold_8b_and_just_hold_32b():
-    for model, gpus, least in (("llama3-8b", 2, 0.85), ("qwen2.5-32b", 8, 0.95)):
+def test_by_the_plan_half_as_many_gpus_hold_8b_and_may_hold_32b():
+    for model, gpus, said in (("llama3-8b", 2, "it fits"), ("qwen2.5-32b", 8, "it may fit")):
         tight = found(model, "H100", gpus)["FSDP2"]
-        assert tight.fits and tight.needed.high / tight.size > least
+        assert tight.needed.verdict(tight.size).startswith(said) and tight.needed.high / tight.size > 0.85
         roomy = {} if gpus == 2 else {"nodes": 2, "network": "InfiniBand NDR"}
         assert found(model, "H100", 2 * gpus, **roomy)["FSDP2"].needed.high < 0.7 * tight.size
