@@ -301,7 +301,7 @@ for name, sentence, value, least, most in (
     claim(name, sentence, value, "GiB", kind="derived", at_least=least, at_most=most)
 claim("context-messages", "Messages of one GPU that say what is not PyTorch's",
       len(contexts.messages(alone=True)), "", kind="derived", at_least=15, at_most=500)
-claim("capacity-usual", "Part of its memory that an NVIDIA GPU offers to programs, in the median of those that were seen",
+claim("capacity-usual", "Part of its memory that an NVIDIA GPU offers to programs, in the median",
       100 * CAPACITY, "%", kind="derived", at_least=96, at_most=100)
 
 # %% [markdown]

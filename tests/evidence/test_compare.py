@@ -120,10 +120,9 @@ class TestCommand:
         other = repository.source.with_stem("another")
         other.write_text(repository.source.read_text().replace('start("tiny")', "1 / 0"))
         assert main(["verify"]) == 1
-        printed = capsys.readouterr()
-        assert "notebooks/another.py: the notebook opens no run" in printed.err
-        assert printed.out.splitlines()[-1] == "1 notebook: 3 of 3 hold"
-
+        printed = capsys.readouterr().out
+        assert "raised ZeroDivisionError: division by zero" in printed
+        assert printed.splitlines()[-1] == "2 notebooks: 3 of 4 hold, 1 does not hold"
     def test_a_figure_that_does_not_hold_ends_it_with_one(self, repository, capsys):
         repository.edit(repository.source, 'another one", 2.3,', 'another one", 1.05,')
         assert main(["verify"]) == 1
