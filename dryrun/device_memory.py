@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NAMES = {"parameters": "weights", "optimizer": "optimizer state"}  # of categories, as answers call them
 STATE = ("parameters", "gradients", "optimizer", "weight copies")
 DEEPSPEED_COPIES = 8  # bytes for each weight beside the moments: weight and gradient in fp32, as its own estimate counts
+DEEPSPEED_MOST = 38 / 23.8  # GB that one user measured under ZeRO-3, and under FSDP: https://github.com/deepspeedai/DeepSpeed/issues/3901
 DEEPSPEED_BUCKET = 5e8  # gradients, in 16 bits: reduce_bucket_size
 GATHERED_LAYERS = 2  # whole layers that FSDP2 holds at once: the one that computes and the next
 FOUR_BITS = 0.5  # bytes for each weight
@@ -238,7 +239,7 @@ def needed(traced: Traced, workload: Workload, setting: Setting, constants: dict
         return Needed(categories, expected, max(expected, most, grown) + of_many)
     expected = sum(categories.values()) + constants["context"] * GiB
     if strategy(setting.strategy).deepspeed:  # its buffers are an estimate: no published peak says how good it is
-        return Needed(categories, expected, expected * constants["high_whole"] + of_many)
+        return Needed(categories, expected, expected * DEEPSPEED_MOST + of_many)
     sure = certain(categories)
     return Needed(categories, expected, sure + constants[band(workload, setting)] * (expected - sure) + of_many)
 

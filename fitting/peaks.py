@@ -87,7 +87,25 @@ def held_by(row):
         setting = replace(setting, optimizer="adamw_foreach")
     in_place = bool(row.get("fused_kernels"))
     replayed = device_memory.replayed(step, workload, setting, contexts.constants(), loss_in_place=in_place)
-    return device_memory.tensors(step, workload, setting, in_place), replayed, device_memory.band(workload, setting, replayed is not None)
+    found = device_memory.tensors(step, workload, setting, in_place)
+    if row.get("reentrant_fsdp1"):
+        found, replayed = _with_inputs_kept(found, replayed, step, workload, setting)
+    return found, replayed, device_memory.band(workload, setting, replayed is not None)
+
+
+def _with_inputs_kept(found, replayed, step, workload, setting):
+    """The same under FSDP1, where frozen weights are sharded and layers are checkpointed with use_reentrant=True: the input of each layer
+    and its gradient stay until the backward pass ends, because the hook that reshards the weights holds them (torch/distributed/fsdp/
+    _runtime_utils.py, _register_post_backward_reshard_only_hook; tests/pages/test_sharding.py sees it). By then the logits are gone."""
+    gradients = 2 * step.layers * step.width * workload.batch * workload.length
+    later = replace(workload, fused_loss=True)
+    at_end = device_memory.tensors(step, later, setting)
+    at_end["temporaries"] = at_end.get("temporaries", 0) + gradients
+    found = max(found, at_end, key=lambda categories: sum(categories.values()))
+    if replayed:
+        other = device_memory.replayed(step, later, setting, contexts.constants())
+        replayed = Peak(*(max(first, second + gradients) for first, second in zip(replayed, other, strict=True)))
+    return found, replayed
 
 
 def _bytes(held, constants, *, context, reserved):
@@ -114,7 +132,6 @@ def memory_constants(data):
     found = contexts.constants()
     bands = np.array(data.bands)
     errors, growth = data.errors(found), data.growth(found)
-    found["high_whole"] = round(float(np.exp(-np.quantile(errors, 0.05))), 3)  # of all bytes, where nothing published says what is certain
     for name, at_least in BANDS.items():
         mine = bands == name
         above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []

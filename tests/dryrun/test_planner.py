@@ -14,6 +14,7 @@ from dryrun.hardware import bytes_per_second
 from dryrun.planner import STAGED, plan
 from dryrun.traces import traced
 from fitting import held_out, published, validate_plan
+from fitting.peaks import Peaks
 from fitting.rows import run_of
 
 SMALL = json.dumps(
@@ -336,9 +337,18 @@ def test_405b_on_128_h100_is_planned_a_quarter_too_fast():
     assert split.fits and not alone.fits
 
 
-@pytest.mark.parametrize("name", ["n-0040", "n-0010", "n-0026"])
+def test_qlora_of_a_70b_that_ran_out_of_memory_under_fsdp1_does_not_fit_with_what_fsdp1_keeps():
+    (row,) = (row for row in published.rows() if row["id"] == "n-0040")
+    found, constants = Peaks(), timing.fitted()["memory"]
+    found.add_failed(row)
+    ((peak, sure, size),) = found.failed["high_many_adapters"]
+    assert row["reentrant_fsdp1"] and row["fits"] is False
+    assert sure + constants["high_many_adapters"] * (peak.allocated - sure) + constants["context_many"] * 2**30 > size
+
+
+@pytest.mark.parametrize("name", ["n-0010", "n-0026"])
 def test_what_ran_out_of_memory_on_two_gpus_does_not_fit(name):
-    """QLoRA, full fine-tuning and LoRA of a 70B model."""
+    """Full fine-tuning and LoRA of a 70B model."""
     (row,) = (row for row in published.rows() if row["id"] == name)
     assert row["fits"] is False
     found = answer(*run_of(row))

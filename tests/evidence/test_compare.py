@@ -123,6 +123,7 @@ class TestCommand:
         printed = capsys.readouterr().out
         assert "raised ZeroDivisionError: division by zero" in printed
         assert printed.splitlines()[-1] == "2 notebooks: 3 of 4 hold, 1 does not hold"
+
     def test_a_figure_that_does_not_hold_ends_it_with_one(self, repository, capsys):
         repository.edit(repository.source, 'another one", 2.3,', 'another one", 1.05,')
         assert main(["verify"]) == 1
