@@ -80,6 +80,8 @@ def held_by(row):
     try:
         workload, setting = run_of(row)
         workload = replace(workload, compiled=bool(row.get("compiled")))
+        if row.get("kbit_prepared"):  # what layers hand on is in fp32 then; seconds leave these casts out
+            workload = replace(workload, weights="float32", autocast="bfloat16")
         step = traced(workload)
     except Exception:  # `predictable` names the row
         return None

@@ -10,7 +10,7 @@ source does not state is null. A rejected row stays, with `usable: false` and th
 
 `master_weights: "fp32"` says that a trainer keeps fp32 weights and moments beside products in bf16, `foreach` that AdamW runs one kernel
 per operation over all weights, `fused_kernels` that a library brings kernels of its own, `reentrant_fsdp1` that FSDP1 shards frozen weights
-under reentrant checkpointing.
+under reentrant checkpointing, `kbit_prepared` that `prepare_model_for_kbit_training` left norms and embeddings in fp32.
 
 A row of kind "memory" is a peak (`memory_gib`), or `fits: false` where the run stopped for lack of memory.
 """
