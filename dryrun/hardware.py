@@ -101,10 +101,11 @@ class Accelerator:
 
     @property
     def usable(self) -> float | None:
-        """Bytes that programs share: as CUDA reports them. Where it was not seen to, the usual share of what NVIDIA's GPUs have."""
+        """Bytes that programs share: as CUDA reports them. Where it was not seen to, the usual share of what NVIDIA's GPUs have. Of memory
+        that is the computer's too all of it: `shared_memory.left` says what the system leaves."""
         if self.capacity_gib:
             return self.capacity_gib * GiB
-        return self.bytes and self.bytes * (CAPACITY if self.vendor == "NVIDIA" else 1)
+        return self.bytes and self.bytes * (CAPACITY if self.vendor == "NVIDIA" and not self.shares_memory else 1)
 
     @property
     def shares_memory(self) -> bool:
@@ -145,7 +146,10 @@ class Accelerator:
 
 def table(name: str) -> dict[str, Any]:
     """A file of `dryrun/data`, with all units, sources, dates and notes."""
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    try:
+        return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"dryrun/data/{name}.json:{error.lineno}: no JSON: {error.msg}") from None
 
 
 def known(what: str, name: str, names: Collection[str]) -> str:
