@@ -31,7 +31,8 @@ NAMES = {
 }
 
 
-BY_EXPERTS = ("gate_proj", "up_proj", "down_proj")  # names that peft then gives to the experts alone: a shared expert has no adapters
+# Where "all-linear" reaches experts, these names mean their parameters alone: peft gives a shared expert no adapters.
+OF_EXPERTS = ("gate_proj", "up_proj", "down_proj")
 # Types for which peft refuses "all-linear", because their own code reads the weights of out_proj.
 REFUSED = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
 OUTPUTS = ("score", "classifier")  # of classification models, as peft calls them
@@ -147,7 +148,7 @@ def apply(
         is_output = module is output or name in OUTPUTS
         base = FourBitLinear(module) if four_bit and not is_output else module
         leaf = name.rpartition(".")[2]
-        if (leaf in wanted or everywhere and not is_output) and not (with_experts and leaf in BY_EXPERTS):
+        if (leaf in wanted or everywhere and not is_output) and not (with_experts and leaf in OF_EXPERTS):
             outputs, inputs = _outputs_and_inputs(module)
             base = Adapter(base, inputs, outputs, rank, dtype or module.weight.dtype)
             count += 1

@@ -72,9 +72,7 @@ def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[
     if job.precision == "mixed" and job.method == "full":
         workload, setting = _mixed(workload, setting)
     found = answer(workload, setting, constants)
-    if job.attention in ("flash", "efficient") and not any(kernel.kind == "attention" for kernel in found.traced.kernels.counts):
-        said = f"{job.model.name} calls no fused attention kernel in transformers: it is traced as it runs there"
-        raise ValueError(f"attention={job.attention!r}: {said}: leave it out (--attention)")
+    check_fused_attention(job, found.traced)
     return found
 
 
@@ -119,6 +117,13 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
         attention="flash" if job.attention == "flash" else "",
         **links(cluster),
     )
+
+
+def check_fused_attention(job: Job, trace: Traced) -> None:
+    """ValueError where a fused kernel is asked for, and the model's own code calls none."""
+    if job.attention in ("flash", "efficient") and not any(kernel.kind == "attention" for kernel in trace.kernels.counts):
+        said = f"{job.model.name} calls no fused attention kernel in transformers: it is traced as it runs there"
+        raise ValueError(f"attention={job.attention!r}: {said}: leave it out (--attention)")
 
 
 def check_compiled(compiled: bool, gpu: Accelerator) -> None:

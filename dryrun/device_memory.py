@@ -200,7 +200,7 @@ def _of_optimizer(traced: Traced, chosen: Optimizer, adamw: float) -> float:
         return min(adamw, 4 * traced.factored)
     if chosen.state is not None:
         embedding = traced.vocabulary * traced.width if chosen.wide_embedding and traced.trainable == traced.parameters else 0
-        return min(adamw, chosen.state * (traced.trainable - embedding) + 8 * embedding)
+        return chosen.state * (traced.trainable - embedding) + 8 * embedding
     return adamw * _moments(traced, chosen) / (2 * traced.trainable) if traced.trainable else 0
 
 

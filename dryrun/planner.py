@@ -142,6 +142,9 @@ def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
         raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
     full = replace(job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
     here = replace(answer.setting_of(job, cluster), strategy="")
+    with _tracing(full):
+        trace = traced(full)
+    answer.check_fused_attention(job, trace)
     return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method)
 
 

@@ -281,8 +281,8 @@ def test_the_tokens_that_hide_the_sending_are_the_quotient_beside_them():
 
 
 def test_by_the_plan_half_as_many_gpus_hold_8b_and_may_hold_32b():
-    for model, gpus, said in (("llama3-8b", 2, "it fits"), ("qwen2.5-32b", 8, "it may fit")):
+    for model, gpus, said, least in (("llama3-8b", 2, "it fits", 0.85), ("qwen2.5-32b", 8, "it may fit", 1)):
         tight = found(model, "H100", gpus)["FSDP2"]
-        assert tight.needed.verdict(tight.size).startswith(said) and tight.needed.high / tight.size > 0.85
+        assert tight.needed.verdict(tight.size).startswith(said) and tight.needed.high / tight.size > least
         roomy = {} if gpus == 2 else {"nodes": 2, "network": "InfiniBand NDR"}
         assert found(model, "H100", 2 * gpus, **roomy)["FSDP2"].needed.high < 0.7 * tight.size

@@ -142,6 +142,11 @@ def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsy
     assert "Nothing was timed: training was over before" in capsys.readouterr().out
 
 
+def test_its_page_shows_what_a_run_of_today_prints(finetuned):
+    stored, today = (said(notebook).split("trainable params")[0] for notebook in (nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4), finetuned.notebook))
+    assert stored.split() == today.split(), "the stored outputs are older than the predictions: run `make recipes`"
+
+
 def test_its_page_shows_the_predictions_of_today():
     stored = nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4)
     (cell,) = [cell for cell in stored.cells if cell.cell_type == "code" and "MODELS = " in cell.source]

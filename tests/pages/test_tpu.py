@@ -53,6 +53,17 @@ def test_torchax_trains_with_the_losses_of_pytorch_on_eight_devices(layout, kind
     assert collectives.keys() == kinds
 
 
+def test_weights_cast_in_the_step_as_the_page_says_train_in_bf16(in_pytorch, tmp_path):
+    cast = re.search(r"First in `loss_of`: `(.+?)`", PAGE.read_text())[1]
+    for name in ("train.py", "task.py", "collectives.py"):
+        text = (SNIPPETS / "tpu" / name).read_text()
+        (tmp_path / name).write_text(text.replace("    tensors, ids =", f"    {cast}\n    tensors, ids ="))
+    made = subprocess.run([sys.executable, "train.py", "fsdp"], cwd=tmp_path, env=os.environ | on_jax(), capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    found = [float(loss) for loss in re.findall(r"^loss (\S+)$", made.stdout, re.M)]
+    assert found != in_pytorch and found == pytest.approx(in_pytorch, abs=0.05)
+
+
 def test_flax_trains_with_the_losses_of_pytorch(in_pytorch):
     made = run("tpu/train_jax.py", beside=BESIDE, environment=on_jax())
     assert losses(made) == pytest.approx(in_pytorch, abs=2e-3)
