@@ -45,16 +45,17 @@ STEPS = 7  # the last one: what was exported after six
 pytestmark = pytest.mark.usefixtures("forget_deepspeed")
 
 
-def kept(strategy, checkpointing):
+def kept(strategy, checkpointing, weights="frozen"):
     """Tensors as large as a layer's input that are alive where the backward pass of six layers ends."""
     program = Path(__file__).with_name("ranks") / "kept_inputs.py"
-    return int(run_ranks(program, strategy, checkpointing).stdout[0])
+    return int(run_ranks(program, strategy, checkpointing, weights).stdout[0])
 
 
 def test_fsdp1_keeps_inputs_and_their_gradients_under_reentrant_checkpointing_and_fsdp2_does_not():
     few = kept("fsdp2", "reentrant")
     assert kept("fsdp2", "not") == kept("fsdp1", "not") == few <= 3
     assert kept("fsdp1", "reentrant") == few + 2 * 5, "of each layer but the first"
+    assert kept("fsdp1", "reentrant", "trained") <= few
 
 
 def losses(text):

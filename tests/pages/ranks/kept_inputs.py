@@ -1,6 +1,6 @@
-"""How many tensors as large as a layer's input are alive at the end of a backward pass: kept_inputs.py fsdp1|fsdp2 reentrant|not
+"""How many tensors as large as a layer's input are alive at the end of a backward pass: kept_inputs.py fsdp1|fsdp2 reentrant|not frozen|trained
 
-Layers with frozen weights and trained adapters, sharded as peft has it wrapped: under FSDP1 the adapters are units of their own."""
+Layers with weights that are frozen or trained and adapters, sharded as peft has it wrapped: under FSDP1 the adapters are units of their own."""
 
 import functools
 import gc
@@ -20,7 +20,7 @@ WIDTH, TOKENS, LAYERS = 64, 512, 6
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.base = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.base = nn.Linear(WIDTH, WIDTH).requires_grad_(sys.argv[3] == "trained")
         self.a, self.b = nn.Linear(WIDTH, 4, bias=False), nn.Linear(4, WIDTH, bias=False)
 
     def forward(self, x):
