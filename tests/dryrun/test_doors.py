@@ -295,6 +295,7 @@ def test_a_hybrid_keeps_a_state_beside_its_cache():
         (lambda: dryrun.predict(Job("gpt2", attention="flash", length=64), Cluster("t4")), "FlashAttention has no code for T4"),
         (lambda: dryrun.predict(Job("gpt2", attention="flash", length=64, precision="fp32"), Cluster("l4")), "computes in 16 bits"),
         (lambda: dryrun.predict(Job("gpt-oss-20b", attention="flash", length=64), Cluster("h100")), "calls no fused attention kernel"),
+        (lambda: planner.of_job(Job("gpt-oss-20b", attention="flash", length=64), Cluster("h100", gpus=2)), "calls no fused attention kernel"),
         (lambda: dryrun.predict(Generation("bert-base", prompt=100), Cluster("l4")), "generates no text"),
         (lambda: dryrun.predict(Generation("llama3-8b"), Cluster("l4", gpus=16)), "take 8 or fewer"),
         (lambda: dryrun.trace(Job("gpt2", compiled=True)), "change kernels of a GPU"),
