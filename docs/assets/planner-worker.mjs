@@ -5,6 +5,19 @@ const get = async name => {
   if (!response.ok) throw new Error(`${name}: ${response.status}`)
   return response
 }
+// Python's own file comes packed, since not every host packs it, and says how much of it is there.
+const fetched = self.fetch
+self.fetch = async (what, options) => {
+  if (!String(what.url ?? what).endsWith("pyodide.asm.wasm")) return fetched(what, options)
+  const response = await get("python/pyodide.asm.wasm.packed"), size = Number(response.headers.get("content-length"))
+  let loaded = 0
+  const counted = new TransformStream({ transform(chunk, out) {
+    loaded += chunk.length
+    postMessage({ kind: "loading", loaded, size })
+    out.enqueue(chunk)
+  } })
+  return new Response(response.body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip")), { headers: { "Content-Type": "application/wasm" } })
+}
 const start = async () => {
   const { loadPyodide } = await import(new URL("python/pyodide.mjs", at).href)
   const [python, library] = await Promise.all([
@@ -44,6 +57,7 @@ addEventListener("message", async ({ data: { id, kind, asked } }) => {
     if (id < newest.question || kind === "row" && id < newest.row) return
     postMessage({ id, kind, asked, model, answer: JSON.parse(answer(kind, JSON.stringify(asked))) })
   } catch (error) {
-    postMessage({ id, kind, asked, answer: { error: `The page could not run Python: ${error.message}.${kind === "in_words" ? "" : " The command below answers the same."}` } })
+    if (error instanceof TypeError && !navigator.onLine) error.message = "there is no network now, and this model's record is not here yet"
+    postMessage({ id, kind, asked, answer: { error: `The page could not answer: ${error.message}.${kind === "in_words" ? "" : " The command below answers the same."}` } })
   }
 })

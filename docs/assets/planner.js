@@ -23,12 +23,25 @@
   const field = name => form.elements.namedItem(name) // not elements[name]: `length` is a name
   const defaults = Object.fromEntries([...form.elements].filter(one => one.name).map(one => [one.name, one.type === "checkbox" ? one.checked : one.value]))
 
+  // A GPU as people write it: in any spelling that dryrun knows, and "A100" is the one that is sold most.
+  const plain = text => text.toLowerCase().replace(/[^a-z0-9.]/g, "")
+  const gpu_of = text => {
+    const key = plain(text), name = Object.hasOwn(offered.spellings.gpus, key) ? offered.spellings.gpus[key] : key
+    return offered.gpus.find(one => [plain(one.name), plain(one.label)].includes(plain(name)))
+  }
+  // "8 x A100" and "M4 Max 64 GB" belong into two fields.
+  const split_gpu = () => {
+    const [, many, of] = field("gpu").value.match(/^\s*(\d{1,4})\s*[x×*]\s*(\D.*)$/i) ?? [], [, chip, memory] = field("gpu").value.match(/^(.*\S)\s+(\d{1,4})\s*GB?$/i) ?? []
+    if (many && gpu_of(of)) field("gpus").value = many, field("gpu").value = of
+    else if (memory && !gpu_of(field("gpu").value) && gpu_of(chip)?.trains === false) field("memory").value = memory, field("gpu").value = chip
+  }
+
   // Which fields belong to the question.
   const is = {
     train: () => field("task").value !== "infer", infer: () => field("task").value === "infer", full: () => field("task").value === "full",
     adapters: () => is.train() && !is.full(),
     grpo: () => is.train() && field("objective").value === "grpo", pairs: () => is.train() && field("objective").value === "dpo", many: () => is.train() && +field("gpus").value > 1,
-    shared: () => is.infer() && offered.gpus.some(one => !one.trains && [one.name, one.label].includes(field("gpu").value.trim())), // CPU and GPU have one memory
+    shared: () => is.infer() && gpu_of(field("gpu").value)?.trains === false, // CPU and GPU have one memory
     nodes: () => is.many() && +field("gpus").value > +field("gpus-per-node").value
   }
   const asked = name => {
@@ -50,7 +63,7 @@
     .flatMap(name => [`--${name}`, field(name).value])
   const defaults0 = { gpus: "1", "gpus-per-node": "8", rank: "16", length: "2048", batch: "1", accumulation: "1", objective: "sft", dtype: "bf16", optimizer: "adamw",
     strategy: "fsdp2", epochs: "1", prompt: "1024", new: "256", weights: "bf16" } // of the command: they need not be typed
-  const whole = name => field(name).value.trim() || " "
+  const whole = name => (name === "gpu" && gpu_of(field(name).value)?.name) || field(name).value.trim() || " "
   const step = () => {
     const task = field("task").value
     return [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "gpus-per-node", "network"), ...(task === "full" ? [] : [`--${task}`, ...options("rank").slice(1)]),
@@ -99,6 +112,7 @@
     }
     for (const fold of form.querySelectorAll("details")) fold.open ||= [...fold.querySelectorAll("[name]")].some(one => one.value !== defaults[one.name])
     try { if (!new URLSearchParams(location.search).has("gpu") && localStorage.getItem("gpu")) field("gpu").value = localStorage.getItem("gpu") } catch {}
+    split_gpu()
   }
 
   // A model by its sizes, in the words that dryrun takes: llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000.
@@ -129,43 +143,56 @@
   let waiting, resting, shown = {}, known = ""
   let worker, asking = false, shown_once = false, taken = false
   const offer = () => {
-    const button = make("button", "Ask: this loads Python, some 13 MB the first time", { type: "button", className: "md-button" })
+    const button = make("button", "Ask: this loads Python, some 7 MB the first time", { type: "button", className: "md-button" })
     button.addEventListener("click", () => { asking = true; answer.replaceChildren(); ask() })
     answer.replaceChildren(button, command())
   }
   const start = () => {
     worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
-    worker.addEventListener("message", ({ data: { id: of, kind, asked: words, model, answer: found } }) => {
+    worker.addEventListener("message", ({ data }) => {
+      const { id: of, kind, asked: words, answer: found } = data
+      if (kind === "loading") return !shown_once && data.size && loading(`Loading Python: ${number(data.loaded / 1e6, 2)} of ${number(data.size / 1e6, 2)} MB, once …`)
       if (kind === "in_words") return words === config.value && pasted(found) // else another one was pasted meanwhile
       if (of !== id && of !== table) return
       if (kind === "row") return another(words, found)
-      const more = kind === "first" && !("error" in found)
-      if (more) { // what would help is many answers: it waits until nobody types
+      if (kind === "first" && !("error" in found)) { // what would help is many answers: it waits until nobody types
         clearTimeout(resting)
         resting = setTimeout(() => { if (of === id) rest() }, REST)
       }
-      answer.setAttribute("aria-busy", more)
-      shown[words[0]] = found
-      known = model?.name // its own, where an alias was typed
-      fill(model?.words ?? "")
-      answer.classList.remove("planner-old")
-      document.querySelector(".planner-busy").hidden = shown_once = true
-      const held = answer.contains(document.activeElement) && document.activeElement
-      answer.replaceChildren(...show())
-      summarize(found)
-      if (held) [...answer.querySelectorAll(held.tagName)].find(one => one.textContent === held.textContent)?.focus({ preventScroll: true })
-      if (linked && !more && document.getElementById("planner-table")) compare(linked)
-      else if (table) tabulate() // its place is a new one
-      if (taken && words[0] !== "plan") {
-        answer.querySelector(".planner-verdict")?.focus({ preventScroll: true }) // the button that was pressed is gone
-        taken = false
-      }
+      received(data)
     })
     worker.addEventListener("error", event => answer.replaceChildren(make("p", `The page could not start Python: ${event.message ?? "this browser has no module workers"}. On the command line:`), command()))
+  }
+  // Until there is an answer, also in the line that a phone shows.
+  const loading = text => {
+    answer.replaceChildren(make("p", text, { className: "planner-wait" }))
+    brief.textContent = text
+    brief.hidden = false
   }
   const send = (kind, words, of = id) => {
     if (!worker) start()
     worker.postMessage({ id: of, kind, asked: words })
+  }
+  const received = ({ kind, asked: words, model, answer: found }) => {
+    const more = kind === "first" && !("error" in found)
+    answer.setAttribute("aria-busy", more)
+    shown[words[0]] = found
+    known = model?.name // its own, where an alias was typed
+    fill(model?.words ?? "")
+    answer.classList.remove("planner-old")
+    document.querySelector(".planner-busy").hidden = shown_once = true
+    const held = answer.contains(document.activeElement) && document.activeElement
+    answer.replaceChildren(...show())
+    summarize()
+    if (held) [...answer.querySelectorAll(held.tagName)].find(one => one.textContent === held.textContent)?.focus({ preventScroll: true })
+    if (linked && !more && document.getElementById("planner-table")) compare(linked)
+    else if (table) tabulate() // its place is a new one
+    if (taken && words[0] !== "plan") { // the button that was pressed is gone
+      const verdict = answer.querySelector(".planner-verdict")
+      verdict?.focus({ preventScroll: true })
+      verdict?.scrollIntoView({ block: "nearest" })
+      taken = false
+    }
   }
   const pasted = found => {
     said.textContent = found.error ?? `Its sizes are in the fields above${found.left_out ? `, without its ${found.left_out} part` : ""}.${found.stored_in ? ` Its weights are published in ${found.stored_in}: here they are of the kind that you choose.` : ""}`
@@ -183,18 +210,23 @@
     answer.classList.remove("planner-old")
     answer.setAttribute("aria-busy", false)
     document.querySelector(".planner-busy").hidden = true
+    shown = {}
     answer.replaceChildren(make("p", text, { className: "planner-verdict no", role: "alert" }))
-    summarize({})
+    summarize()
   }
   // On a phone the answer is below the form: its first words stay in sight, and lead to it.
   const brief = document.querySelector(".planner-brief")
   const in_sight = new IntersectionObserver(([entry]) => brief.classList.toggle("seen", entry.isIntersecting || entry.boundingClientRect.top < 0))
-  const summarize = found => {
+  const summarize = () => {
     in_sight.disconnect()
-    const verdict = answer.querySelector(".planner-verdict"), rate = found.tokens_per_second ?? found.speed?.tokens_per_second
+    const verdict = answer.querySelector(".planner-verdict"), found = shown.train ?? shown.infer ?? {}, rate = found.tokens_per_second ?? found.speed?.tokens_per_second
     brief.hidden = !verdict
-    if (verdict) in_sight.observe(verdict)
-    brief.textContent = `${verdict?.textContent.replace(/;.*/, "") ?? ""}${rate ? `; ${number(rate)} tokens/s` : ""}`
+    if (!verdict) return
+    in_sight.observe(verdict)
+    const fits = "fits" in found ? [verdict.querySelector("b").textContent, state(found) === "fits" && `${number(found.gpu_gib - found.high_gib, 2)} GiB left`] : [verdict.textContent]
+    const mine = [...answer.querySelectorAll("dt")].find(one => one.textContent === "Yours")?.nextSibling.textContent.match(/: ([^:]+)/)?.[1]
+    brief.textContent = [...fits, rate && state(found) !== "no" && `${number(rate)} tokens/s`, found.hours && state(found) !== "no" && `${number(found.hours)} h`,
+      found.cost && state(found) !== "no" && `cost ${number(found.cost)}`, mine].filter(Boolean).join(" · ")
   }
   brief.addEventListener("click", () => {
     const verdict = answer.querySelector(".planner-verdict")
@@ -206,20 +238,22 @@
   const ask = () => {
     update()
     store()
-    if (!worker && navigator.connection?.saveData && !asking) return offer()
+    const stored = !shown_once && firsts.find(one => one.asked.join(" ") === whole_question().join(" "))
+    shown = {}
+    if (!worker && navigator.connection?.saveData && !asking) return stored ? received({ kind: "ask", ...stored }) : offer()
     if (!worker) start()
     id = last += 1
     if (table) linked = axis // the table is made again for the new question
     table = 0
-    shown = {}
-    const unread = [...form.elements].find(one => one.validity?.badInput && (!one.name || asked(one.name)))
+    const unread = [...form.elements].find(one => (one.validity?.badInput || one.validity?.rangeUnderflow) && (!one.name || asked(one.name)))
     if (unread) {
-      refuse(`${unread.labels[0].firstChild.textContent.trim()}: give a number`)
+      refuse(`${unread.labels[0].firstChild.textContent.trim()}: give ${unread.validity.badInput ? "a number" : `${unread.min} or more`}`)
       return unread.setAttribute("aria-invalid", "true")
     }
-    if (!answer.childElementCount) answer.append(make("p", "Loading Python, some 13 MB the first time …", { className: "planner-wait" }))
-    answer.classList.add("planner-old")
-    document.querySelector(".planner-busy").hidden = !shown_once
+    if (stored) received({ kind: "ask", ...stored })
+    else if (!shown_once) loading("Loading Python, some 7 MB the first time …")
+    answer.classList.toggle("planner-old", shown_once && !stored)
+    document.querySelector(".planner-busy").hidden = !shown_once || Boolean(stored)
     if (is.train()) send("first", whole_question())
     else send("ask", whole_question())
   }
@@ -232,15 +266,35 @@
     if (!found) return []
     mark(found.error)
     if ("error" in found) {
+      const [, axis] = found.error.match(/^(gpu|model)[= ]'.*' is not known/) ?? []
+      if (axis) return unknown(axis)
       const other = / no time is predicted/.test(found.error) ? [" What others measured: ", make("a", "Other hardware", { href: new URL(`../hardware/other/${/apple|\bm\d/i.test(field("gpu").value) ? "#mac-models" : ""}`, here).href })] : []
-      return [make("p", [in_page(found.error), ...other], { className: "planner-verdict no", role: "alert" }), ...(/with torch|The command below/.test(found.error) ? [command()] : [])]
+      const [, given, most] = found.error.match(/^(length|prompt)\b.*: take (\d+) or fewer$/) ?? []
+      return [make("p", [in_page(found.error), ...other, ...(given === "length" ? [" ", take(`take ${number(+most)}`, { length: most })] : [])], { className: "planner-verdict no", role: "alert" }), ...(/with torch|The command below/.test(found.error) ? [command()] : [])]
     }
     return [...(shown.infer ? served(found) : trained(found)), command(), next(), comparison()]
+  }
+  // Names that share most with what was typed: its words, and its billions of parameters.
+  const words_of = text => text.toLowerCase().match(/[\d.]+b\b|[a-z]+|[\d.]+/g) ?? []
+  const near = (text, all) => {
+    const wanted = words_of(text), score = one => {
+      const has = words_of(`${one.name} ${one.label ?? ""}`)
+      return wanted.reduce((sum, word) => sum + (has.includes(word) ? 2 : word.length > 2 && has.some(other => other.startsWith(word)) ? 1 : 0), 0)
+    }
+    const most = Math.max(1, ...all.map(score))
+    return all.filter(one => score(one) === most).slice(-8)
+  }
+  const unknown = axis => {
+    const text = field(axis).value.trim(), like = text ? near(text, offered[`${axis}s`]) : []
+    const where = { gpu: "The list under GPU has all names.", model: "The list under Model has all names. Or give its sizes, or its config.json, below its name." }[axis]
+    mark(`${axis}:`)
+    return [make("p", [`${{ gpu: "GPU", model: "Model" }[axis]} ${text ? `“${text}” is not known here. ` : "is empty. "}`, ...(like.length ? ["Is it one of these? ", ...like.flatMap(one => [take(one.label ?? one.name, { [axis]: one.name }), ", "]).slice(0, -1), ". "] : []), where], { className: "planner-verdict no", role: "alert" })]
   }
   // A message of the command, in the words of the page.
   const named_field = option => field(is.infer() && option === "batch" ? "users" : /^q?lora$/.test(option) ? "rank" : option === "new" && is.grpo() ? "written" : option)
   const in_page = error => error.replace(/^argument --([\w-]+)(?:\/--[\w-]+)*: /, (_, name) => `${named_field(name)?.labels?.[0]?.firstChild.textContent.trim() ?? name}: `).replace(/ \(all options: .*\)$/, "").replace(/ All names: dryrun gpus$/, " The list under GPU has all names.").replace(/ The memory of a step is traced without a GPU.*/, "")
-    .replace(/^gpu='([^']*)'/, "GPU “$1”").replace(/^model '([^']*)'/, "Model “$1”").replace("by `dryrun infer`", "by the task “Run it”").replace(" is not in dryrun/data/accelerators.json", " is not known").replace("gpus_per_node (--gpus-per-node of the command)", "“GPUs in a node”").replace(/ Or give a config.json\.$/, " Or give its sizes, or its config.json, below its name.")
+    .replace(/^gpu='([^']*)'/, "GPU “$1”").replace(/^model '([^']*)'/, "Model “$1”").replace("by `dryrun infer`", "by the task “Run it”").replace(" is not in dryrun/data/accelerators.json", " is not known").replace(/^length=(\d+)/, (_, tokens) => `${field("length").labels[0].firstChild.textContent.trim()}: ${number(+tokens)}`).replace(/^prompt \+ new=(\d+)/, (_, tokens) => `Prompt and answer: ${number(+tokens)} tokens`)
+    .replace(/no profile answers this question: on a machine with torch the command does$/, "this page has no trace of this model for this question. On a machine with torch the command answers:").replace("gpus_per_node (--gpus-per-node of the command)", "“GPUs in a node”").replace(/ Or give a config.json\.$/, " Or give its sizes, or its config.json, below its name.")
   // The field that a message is about.
   const mark = error => {
     for (const one of form.elements) one.removeAttribute("aria-invalid")
@@ -255,6 +309,7 @@
     is.train() && !much().length && options("epochs", "price").length && "Say how many rows or tokens your data has: then epochs and price count.",
     found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
     much().length && state(found) === "no" && "Hours and cost are told where it fits.",
+    is.train() && field("rows").value && state(found) !== "no" && "Each row is counted as a whole sequence. Shorter rows take less, unless they are padded.",
     found.judged === false && "Nobody has published such a step: low and high are those of the nearest kind."
   ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
   // What was asked, as it was understood.
@@ -263,7 +318,7 @@
     const label = is.shared() && field("memory").value ? known_as.replace(/\d+GB$/, `${field("memory").value}GB`) : known_as
     const each = name => number(Number(field(name).value) || Number(defaults0[name]))
     const adapters = found.trained < found.parameters ? found.trained : 0
-    const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${each("length")} tokens`
+    const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${is.pairs() ? "2 x " : ""}${each("length")} tokens`
     return make("p", `${known ? found.model : `${found.model} with your sizes`}, ${number((found.parameters - adapters) / 1e9)} billion parameters${adapters ? ` and ${number(adapters / 1e6)} million of adapters` : ""}; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
   }
   const verdict = (found, expected, high) => {
@@ -288,6 +343,7 @@
     return [row, make("ul", parts.map(([name, gib, className]) => make("li", [make("span", "", { className }), `${name} ${number(gib)} GiB`])), { className: "planner-legend" })]
   }
   const facts = rows => make("dl", rows.filter(Boolean).flatMap(([name, value]) => [make("dt", name), make("dd", value)]), { className: "planner-facts" })
+  const soon = (...seconds) => seconds[0] < 1 ? band(...seconds.map(each => 1000 * each), "ms") : band(...seconds, "s")
   const band = (value, low, high, unit) => [make("b", number(value)), ` ${unit} (${number(low)} to ${number(high)})`]
 
   const trained = found => {
@@ -296,21 +352,22 @@
     const launches = found.klass === "launch-bound", unit = [is.pairs() ? "pair" : "sequence", is.pairs() ? "pairs" : "sequences"]
     const each = found.gpus > 1 ? " on each GPU" : ""
     const rates = [found.tokens_per_second, found.tokens_per_second * found.seconds / found.high, found.tokens_per_second * found.seconds / found.low]
-    const batch = found.largest_batch
+    const batch = found.largest_batch, no = state(found) === "no"
+    const help = [...(answer.getAttribute("aria-busy") === "true" ? [make("p", "What would help …", { className: "planner-note" })] : []), ...helps(found.changes ?? [], found.tokens_per_second)]
     return [
-      ...verdict(found, found.expected_gib, found.high_gib),
+      ...verdict(found, found.expected_gib, found.high_gib), ...(no ? help : []),
       ...bar(parts, beside, found.high_gib - found.expected_gib, found.gpu_gib, found.high_gib),
       facts([
-        ["Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
+        [no ? "Speed, if it fitted" : "Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
         found.link_gb_per_s && ["Links", `${number(found.link_gb_per_s, 2)} GB/s between GPUs${found.network_gb_per_s ? `, ${number(found.network_gb_per_s, 2)} GB/s of each to other nodes` : ""}, in one direction: assumed`],
-        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits, ${is.full() ? "" : "counted for adapters: a log that counts 6 FLOPs for each parameter and token shows about 1.5 times as much; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
+        ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits${found.mfu > 1 ? " (it counts attention whole, and a causal one skips half)" : ""}, ${is.full() ? "" : "counted for adapters: a log that counts 6 FLOPs for each parameter and token shows about 1.5 times as much; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
         field("measured").value && ["Yours", normal(field("measured").value, ...rates, found.mfu)],
         found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), days(found.hours), ...sooner(found)]],
         found.cost && state(found) !== "no" && ["Cost", [make("b", number(found.cost)), ` (${number(found.cost * found.hours_low / found.hours)} to ${number(found.cost * found.hours_high / found.hours)}), at ${field("price").value} for a GPU and hour`]],
         batch !== undefined && ["Largest batch", batch ? [`${number(batch)} ${unit[+(batch !== 1)]}${each} surely fit${batch === 1 ? "s" : ""} `, +field("batch").value === batch ? "" : take("apply", { batch })] : `not even one ${unit[0]} surely fits`]
       ]),
-      ...(answer.getAttribute("aria-busy") === "true" ? [make("p", "What would help …", { className: "planner-note" })] : []), ...helps(found.changes ?? [], found.tokens_per_second), ...strategies(shown.plan)
+      ...(no ? [] : help), ...strategies(shown.plan)
     ]
   }
   const days = hours => hours > 48 ? `, ${number(hours / 24)} days` : ""
@@ -338,9 +395,9 @@
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
         speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
-        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? band(1000 * speed.seconds_to_first_token, 1000 * speed.first_low, 1000 * speed.first_high, "ms") : `${number(1000 * speed.seconds_to_first_token)} ms; nobody has published such weights, so there is no low and high`],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? soon(speed.seconds_to_first_token, speed.first_low, speed.first_high) : `${number(1000 * speed.seconds_to_first_token)} ms; nobody has published such weights, so there is no low and high`],
         !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
-        is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${field("gpu").value === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
+        is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${gpu_of(field("gpu").value)?.name === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
         found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("apply", { users: found.users })]],
         found.longest && ["Longest context", `${number(found.longest)} tokens of one user`]
       ]),
@@ -351,13 +408,12 @@
   const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
   const line = (...cells) => make("tr", cells.map(cell => make("td", cell)))
   const take = (text, changed) => {
-    const button = make("button", text, { type: "button", className: "planner-take" })
+    const button = make("button", text, { type: "button", className: text === "apply" ? "planner-take planner-apply" : "planner-take" })
     button.addEventListener("click", () => {
       history.pushState(null, "", location.href) // so that Back takes it back
       for (const [name, value] of Object.entries(changed)) if (field(name).type === "checkbox") field(name).checked = value; else field(name).value = value
       taken = true
       ask()
-      form.scrollIntoView({ block: "nearest" })
     })
     return button
   }
@@ -373,15 +429,24 @@
   const named = option => [...option.matchAll(/--(\w+) (\S+)/g)].map(([, name, value]) => name === "gpus" ? `${value} GPUs` : FORMATS[value] ?? value).join("; ")
   const as_in_form = change => change.replace("a fused cross entropy", "fused loss") // as the form calls it
   const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
-    as_in_form(one.change), `${number(one.tokens_per_second)}, ${Math.abs(one.tokens_per_second / now - 1) < .02 ? "as fast" : `${number(one.tokens_per_second / now)} times`}`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("apply", changed(one.option)) : one.option)))] : []
+    `${as_in_form(one.change)}${is.full() && /--q?lora/.test(one.option) ? ": adapters alone" : ""}`, `${number(one.tokens_per_second)}, ${Math.abs(one.tokens_per_second / now - 1) < .02 ? "as fast" : `${number(one.tokens_per_second / now)} times`}`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("apply", changed(one.option)) : one.option)))] : []
   // One that the form has, with the method that is asked.
   const offered_strategy = one => {
     const [, method, name] = one.strategy.match(/^(?:(Q?LoRA) x )?([\w-]+)$/) ?? [], value = name?.toLowerCase().replace("-", "")
     const task = method?.toLowerCase() ?? "full"
     return task === field("task").value && value !== (field("strategy").value || "fsdp2") && [...field("strategy").options].some(each => each.value === value) ? value : ""
   }
-  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], plan.map(one => line(
-    offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”"))))]
+  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), ...fold(plan, "strategies", some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => line(
+    offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”")))))]
+  // Those that do not fit are folded away, where others do.
+  let unfolded = false
+  const fold = (all, of, shown_as) => {
+    const [yes, no] = [all.filter(one => state(one) !== "no"), all.filter(one => state(one) === "no")]
+    if (!yes.length || !no.length) return [shown_as(all)]
+    const rest = make("details", [make("summary", `${no.length} ${of} that do not fit`), shown_as(no)], { open: unfolded })
+    rest.addEventListener("toggle", () => { unfolded = rest.open })
+    return [shown_as(yes), rest]
+  }
   // The program of a recipe or a server with the values of the question, where it runs what was asked; the recipes read conversations, which only
   // chat models have a template for, and compute in bf16.
   const UPDATE = { one: 16, many: 64 } // conversations of an update where no accumulation is named: as the programs have it
@@ -414,8 +479,17 @@
     if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
     if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
     if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`])]
-    if (!program().length) return [make("p", ["No program takes all values of this question. Begin with: ", is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
+    if (!program().length) return [make("p", [`No program takes all values of this question${unable(found)}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
     return written.length ? [make("p", `Add to its TrainingArguments: ${written.map(name => `${ARGUMENTS[name]} (${name}${name === "fused loss" ? ", after pip install liger-kernel" : ""})`).join(", ")}.`)] : []
+  }
+  // Why the recipe's program cannot run what was asked.
+  const unable = found => {
+    const hub = offered.models.find(one => one.name === known)?.hub, value = name => field(name).value
+    const why = [!hub && "its model is not on the Hub by a name that is known here", hub && !CHAT.test(hub) && "the recipes read conversations, and this model has no template for them",
+      !is.full() && is.many() && "the recipe for adapters takes one GPU", !is.full() && value("batch") > 1 && "the recipe for adapters takes one sequence at once: accumulate instead",
+      is.full() && !is.many() && "the recipe for all weights takes several GPUs", is.full() && is.nodes() && "the recipe takes one node", is.full() && value("dtype") !== "mixed" && "the recipe keeps fp32 weights",
+      is.full() && is.many() && value("strategy") !== "fsdp2" && "the recipe takes FSDP2", WITHOUT_BF16.includes(gpu_of(found.gpu)?.family) && "the recipes compute in bf16"].filter(Boolean)
+    return why.length ? `: ${why.join("; ")}` : ""
   }
   const command = () => {
     const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
@@ -480,36 +554,54 @@
     else rows.push({ name, ...found })
     tabulate_unless_typing()
   }
-  const tabulate_unless_typing = () => { if (table && !document.activeElement?.matches("#planner-table input")) tabulate() } // new rows would take the cursor from a price
+  // A table that is made again takes the cursor from a price that is being typed.
+  const typing = () => document.activeElement?.matches("#planner-table input")
+  const tabulate_unless_typing = () => { if (table && !typing()) tabulate() }
   const hours = one => one.tokens_per_second && state(one) !== "no" ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0
-  const price = one => Number(prices[axis === "gpu" ? one.name : field("gpu").value] ?? field("price").value) || 0
+  const price = one => Number(prices[axis === "gpu" ? one.name : whole("gpu")] ?? field("price").value) || 0
   const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)
   const tabulate = () => {
+    const place = document.getElementById("planner-table"), held = place?.contains(document.activeElement) && document.activeElement.dataset.key
+    tabulate_anew(place)
+    if (held) [...place.querySelectorAll("[data-key]")].find(one => one.dataset.key === held)?.focus({ preventScroll: true })
+  }
+  const keyed = (element, key) => {
+    element.dataset.key = key
+    return element
+  }
+  const tabulate_anew = place => {
     const order = { fits: 0, maybe: 1, no: 2 }, label = one => offered[`${axis}s`].find(each => each.name === one.name)?.label ?? one.name
     const sorts = { rate: one => -(one.tokens_per_second ?? 0), cost: one => cost(one) || 1e12, memory: one => one.gpu_gib }
     rows.sort((one, other) => order[state(one)] - order[state(other)] || sorts[by](one) - sorts[by](other) || sorts.rate(one) - sorts.rate(other))
-    const sorted = make("select", Object.entries(SORTS).map(([value, text]) => make("option", text, { value, selected: value === by })))
+    const sorted = keyed(make("select", Object.entries(SORTS).map(([value, text]) => make("option", text, { value, selected: value === by }))), "sorted")
     sorted.addEventListener("change", () => { by = sorted.value; share(); tabulate() })
     const priced = one => {
-      const total = make("td", cost(one) ? number(cost(one)) : "–"), box = make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` })
+      const total = make("td", cost(one) ? number(cost(one)) : "–"), box = keyed(make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` }), `price ${one.name}`)
       box.addEventListener("input", () => { prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
       box.addEventListener("change", share)
-      box.addEventListener("blur", () => setTimeout(tabulate_unless_typing, REST)) // a click that ends it finds its button still there
+      box.addEventListener("keydown", event => { // to the next price
+        if (event.key !== "Enter") return
+        const boxes = [...place.querySelectorAll("input")]
+        boxes[boxes.indexOf(box) + 1]?.focus()
+      })
+      box.addEventListener("blur", () => setTimeout(() => { if (!place.contains(document.activeElement)) tabulate_unless_typing() }, REST)) // a click that ends it finds its button still there
       return [make("td", box), total]
     }
     const timed = Boolean(shown.train?.tokens), tight = is.train() && !field("fused-loss").checked && rows.some(one => state(one) === "no")
-    const heads = [axis === "gpu" ? "GPU" : "Model", ...(timed && axis === "gpu" ? ["Price of an hour", "Cost"] : []), "Fits", "Memory", "Tokens/s", ...(timed ? ["Hours of your data"] : [])]
-    document.getElementById("planner-table")?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted])] : is.train() && !timed ? [make("p", `Say how many rows or tokens your data has: then this table shows hours${axis === "gpu" ? " and cost" : ""}.`, { className: "planner-note" })] : []),
-      ...(tight ? [make("p", ["With a fused loss a step needs less memory: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), grid(heads, rows.map(one => {
-      const row = line(take(label(one), { [axis]: one.name }), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
-        one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–", ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []))
+    const heads = [axis === "gpu" ? "GPU" : "Model", ...(timed && axis === "gpu" ? ["Price of an hour", "Cost"] : []), ...(timed ? ["Hours of your data"] : []), "Fits", "Memory", "Tokens/s"]
+    place?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted]), make("p", "Type what you pay for an hour. Enter leads to the next price.", { className: "planner-note" })] : is.train() && !timed ? [make("p", `Say how many rows or tokens your data has: then this table shows hours${axis === "gpu" ? " and cost" : ""}.`, { className: "planner-note" })] : []),
+      ...(tight ? [make("p", ["With a fused loss a step needs less memory: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), ...fold(rows, `${axis === "gpu" ? "GPUs" : "models"}`, some => grid(heads, some.map(one => {
+      const row = line(keyed(take(label(one), { [axis]: one.name }), `name ${one.name}`), ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
+        one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–")
       row.firstChild.after(...(timed && axis === "gpu" ? priced(one) : []))
       return row
-    })), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
+    }))), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
   }
 
   if (!navigator.connection?.saveData) start() // Python loads while the lists do
-  let offered = { gpus: [], models: [] }
+  let offered = { gpus: [], models: [], spellings: { gpus: {} } }
+  let firsts = [] // answers that are there before Python is
+  const stored = fetch(new URL("../planner/first.json", here)).then(response => response.json()).then(found => { firsts = found }, () => {})
   const filled = fetch(new URL("../planner/choices.json", here)).then(response => response.json()).then(found => {
     offered = found
     document.getElementById("planner-models").append(...found.models.map(one => make("option", "", { value: one.name, label: `${number(one.parameters / 1e9)} billion parameters` })))
@@ -520,12 +612,19 @@
     field("network").append(...found.networks.map(name => make("option", name, { value: name })))
     defaults.weights = "bf16"
   })
-  filled.then(() => { read(); read_table(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
+  for (const [name, value] of Object.entries(defaults0)) if (field(name).type === "number") field(name).placeholder = value // what an empty field counts as
+  Promise.all([filled, stored]).then(() => { read(); read_table(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
   let eight = false // whether the batch is GRPO's, and nobody's choice
   form.addEventListener("submit", event => event.preventDefault())
+  field("gpu").addEventListener("change", () => {
+    const before = field("gpu").value
+    split_gpu()
+    if (field("gpu").value !== before) ask()
+  })
   form.addEventListener("input", event => {
     if (event.target === config) return
     if (event.target === field("batch")) eight = false
+    for (const [one, other] of [["rows", "tokens"], ["tokens", "rows"]]) if (event.target === field(one) && field(one).value) field(other).value = "" // both say how much data there is
     if (event.target === field("objective") && (is.grpo() ? field("batch").value === "1" : eight)) { // answers to one prompt, as TRL's default has it
       eight = is.grpo()
       field("batch").value = eight ? "8" : "1"
@@ -540,8 +639,15 @@
       one.placeholder = one.value
       one.value = ""
     })
-    one.addEventListener("focus", () => one.select())
-    one.addEventListener("blur", () => { one.value ||= one.placeholder })
+    one.addEventListener("focus", () => {
+      one.placeholder = one.value || one.placeholder
+      one.select()
+    })
+    one.addEventListener("blur", () => {
+      if (one.value) return
+      one.value = one.placeholder
+      ask()
+    })
   }
   addEventListener("popstate", () => {
     if (location.search === seen) return // a link within the page

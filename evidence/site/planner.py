@@ -1,5 +1,7 @@
-"""What the page your-model fetches: Python for the browser, `dryrun` without its profiles, the profiles, and what it can be asked."""
+"""What the page your-model fetches: Python for the browser, `dryrun` without its profiles, the profiles, what it can be asked, and the answers to what is
+asked first."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -16,7 +18,9 @@ from dryrun.inference import UNPREDICTED
 from . import node
 
 PYTHON = node.MODULES / "pyodide"
-NEEDED = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json")
+NEEDED = ("pyodide.mjs", "pyodide.asm.mjs")
+WASM = "pyodide.asm.wasm"  # packed by gzip here, because not every host does it; the page unpacks it
+LOCK = "pyodide-lock.json"
 LIBRARY = "python_stdlib.zip"
 COMPILER = Path(__file__).with_name("compile_modules.mjs")
 COMPILED = node.MODULES.parent / "compiled"  # compiled before, by what they were made from
@@ -24,15 +28,20 @@ COMPILED = node.MODULES.parent / "compiled"  # compiled before, by what they wer
 LEFT_OUT = {
     "_pyrepl", "unittest", "xml", "xmlrpc", "http", "html", "wsgiref", "pdb", "doctest", "pydoc", "pydoc_data", "multiprocessing", "imaplib", "smtplib",
     "mailbox", "ctypes", "tarfile", "optparse", "ftplib", "poplib", "pickletools", "turtle", "curses", "sqlite3", "dbm", "configparser", "cProfile", "pstats",
+    "email", "urllib", "_pyio", "ipaddress", "platform", "bdb", "calendar", "plistlib", "trace", "tomllib", "uuid", "gzip", "modulefinder", "mimetypes",
+    "tracemalloc", "wave", "socketserver", "stringprep", "compileall", "profile", "symtable", "csv", "cmd", "fileinput", "shlex", "pyclbr", "tabnanny", "code",
 }  # fmt: skip
+KEPT = {"email/__init__.py", "urllib/__init__.py", "urllib/parse.py"}
 ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "utf_8"}
 SOLD_MOST = {"a100": "a100-sxm4-80", "v100": "v100-sxm2-32", "strixhalo": "strix-halo"}  # which of several a search takes where only the chip is named
+FIRST = "qwen3-8b --gpu rtx-4090"  # of the form in docs/your-model.md
 SAME_DATE = (2020, 1, 1, 0, 0, 0)  # so that a build can be repeated
 
 
 def files():
     """(address, bytes) of each."""
     yield "planner/choices.json", json.dumps(choices(), separators=(",", ":")).encode()
+    yield "planner/first.json", json.dumps(first_answers(), separators=(",", ":")).encode()
     yield "planner/dryrun.zip", compiled(library())
     for name in profiles.files():
         file = name + profiles.SUFFIX
@@ -41,6 +50,8 @@ def files():
         if not (PYTHON / name).is_file():
             raise FileNotFoundError(f"{PYTHON / name}: Python for the browser is not installed. Fix: {node.INSTALL}")
         yield f"planner/python/{name}", (PYTHON / name).read_bytes()
+    yield f"planner/python/{WASM}.packed", gzip.compress((PYTHON / WASM).read_bytes(), mtime=0)
+    yield f"planner/python/{LOCK}", json.dumps(json.loads((PYTHON / LOCK).read_text("utf-8")) | {"packages": {}}).encode()
     yield f"planner/python/{LIBRARY}", compiled(standard_library())
 
 
@@ -54,6 +65,12 @@ def choices():
         "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
         "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
     }
+
+
+def first_answers():
+    """What the page shows before Python is there, where a question is asked as it stands in the form: of each task, for the model and the GPU of the form."""
+    asked = [f"{question} --checkpointing --largest-batch".split() for question in (f"train {FIRST} --lora", f"train {FIRST} --qlora", f"train {FIRST} --dtype mixed")]
+    return [{"asked": words, "model": web.named(words[1]), "answer": web.ask(words)} for words in (*asked, f"infer {FIRST}".split())]
 
 
 def spellings(of_models, of_gpus):
@@ -83,7 +100,7 @@ def standard_library():
     with zipfile.ZipFile(PYTHON / LIBRARY) as whole, zipfile.ZipFile(packed, "w") as part:
         for entry in whole.infolist():
             package, _, module = entry.filename.removesuffix(".py").partition("/")
-            if package not in LEFT_OUT and (package != "encodings" or module in ENCODINGS):
+            if (package not in LEFT_OUT or entry.filename in KEPT) and (package != "encodings" or module in ENCODINGS):
                 part.writestr(zipfile.ZipInfo(entry.filename, SAME_DATE), whole.read(entry))
     return packed.getvalue()
 
