@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from . import communication, device_memory, profiles, timing
+from . import device_memory, profiles, timing
 from .hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from .job import LARGEST_COUNT, Cluster, Job
 from .optimizers import optimizer
@@ -158,7 +158,7 @@ def _link(cluster: Cluster) -> float:
 def _network(cluster: Cluster) -> float:
     """Bytes/s that each GPU of a node has of the network. What was measured is below the peak already."""
     if cluster.network is None:
-        return communication.adapter(processor(cluster.gpu))
+        return timing.network_peak(cluster.gpu)
     named = isinstance(cluster.network, str)
     peak = bytes_per_second(known("network", cluster.network, LINKS)) if named else timing.link_peak(cluster.gpu, cluster.network * 1e9)  # type: ignore[arg-type, operator]
     return peak * cluster.adapters / cluster.gpus_in_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from . import communication, launch, models
+from . import launch, models, timing
 from .answer import counts_as_fp16, usable
 from .memory_trace import GiB
 
@@ -53,10 +53,10 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
 
 
 def links(setting: Setting) -> dict[str, float]:
-    """GB/s in one direction that are assumed of the links, where a step uses them."""
+    """GB/s in one direction that are assumed of the links, as one would measure them, where a step uses them."""
     if setting.gpus == 1:
         return {}
-    link, network = communication.assumed(setting)
+    link, network = timing.assumed_links(setting)
     return {"link_gb_per_s": link / 1e9} | ({"network_gb_per_s": network / 1e9} if setting.nodes > 1 else {})
 
 

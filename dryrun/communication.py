@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import kernel_tables, strategies
-from .device_memory import keeps_whole_gradients
+from .device_memory import FOUR_BITS, computed_bytes, embeddings, keeps_whole_gradients
 from .hardware import LINKS
 from .kernels import Kernel
 from .roofline import Processor, processor
+from .setting import FP32_ADAPTERS
 
 if TYPE_CHECKING:
     from .setting import Setting
@@ -50,7 +51,7 @@ def of_step(traced: Traced, workload: Workload, setting: Setting) -> Seconds:
     alone += _of_sequence(traced, workload, setting, gpu) + _of_experts(traced, workload, setting, gpu)
     alone += _of_stages(traced, workload, setting, gpu)
     found = found._replace(alone=alone, latency=latency)
-    return _with_host(found, traced, setting, gpu) if setting.offload else found
+    return _with_host(found, traced, workload, setting, gpu) if setting.offload else found
 
 
 def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> Seconds:
@@ -63,7 +64,7 @@ def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processo
     whole = keeps_whole_gradients(setting)  # then they are reduced in the last micro-batch alone
     in_node = max(1, setting.gpus_per_node // setting.tensor)
     for send in chosen.sends:
-        size = _sent(send, traced, workload) * everywhere / (setting.tensor * setting.pipeline)
+        size = _sent(send, traced, workload, setting) * everywhere / (setting.tensor * setting.pipeline)
         when = strategies.LAST if whole and send.of == "trained" else send.when
         if send.between_nodes:  # a shard of a node
             found[when] += _seconds(size / in_node * (setting.nodes - 1) / setting.nodes, setting.nodes, 1, gpu, setting)
@@ -76,12 +77,16 @@ def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processo
     return Seconds(**found)
 
 
-def _sent(send: Send, traced: Traced, workload: Workload) -> float:
+def _sent(send: Send, traced: Traced, workload: Workload, setting: Setting) -> float:
     """Bytes of what a collective gathers or reduces, an all-reduce twice."""
     if send.of == "all":  # the forward passes of a reference gather once more each
         return _gathered(traced, workload) * (send.times + workload.references)
-    width = send.width or (4 if workload.weights == "float32" else 2)
-    return width * send.times * traced.trainable
+    return (send.width or _gradient_bytes(workload, setting)) * send.times * traced.trainable
+
+
+def _gradient_bytes(workload: Workload, setting: Setting) -> int:
+    """Of one number, as wide as the weight that it changes."""
+    return 4 if workload.weights == "float32" or setting.state in ("fp32", FP32_ADAPTERS) else 2
 
 
 def _parameters(traced: Traced, setting: Setting) -> tuple[float, float]:
@@ -93,8 +98,13 @@ def _parameters(traced: Traced, setting: Setting) -> tuple[float, float]:
 
 
 def _gathered(traced: Traced, workload: Workload) -> float:
-    """Bytes of the weights as they are sent: 16 bits each, or the 4 bits that they are stored in."""
-    return 2 * traced.parameters if not workload.four_bit else traced.parameters / 2
+    """Bytes of the weights as they are sent: as they are computed with, or the 4 bits that those of layers are stored in."""
+    return _bytes(traced, workload, computed_bytes(workload))
+
+
+def _bytes(traced: Traced, workload: Workload, width: int) -> float:
+    """Of all weights, `width` bytes each where they are not stored in 4 bits."""
+    return width * embeddings(traced) + (FOUR_BITS if workload.four_bit else width) * (traced.parameters - embeddings(traced))
 
 
 def _seconds(sent: float, ranks: int, inside: int, gpu: Processor, setting: Setting) -> float:
@@ -108,10 +118,11 @@ def _link(gpu: Processor, setting: Setting) -> float:
     return setting.link or gpu.link or PCIE
 
 
-def assumed(setting: Setting) -> tuple[float, float]:
-    """(bytes/s of the link between GPUs, bytes/s of each GPU's share of the network) at their peaks."""
+def assumed(setting: Setting, share: float) -> tuple[float, float]:
+    """(bytes/s of the link between GPUs, bytes/s of each GPU's share of the network), as somebody would measure them who reaches this share of
+    their peaks."""
     gpu = processor(setting.gpu)
-    return _link(gpu, setting), _adapter(gpu, setting)
+    return share * _link(gpu, setting), share * _adapter(gpu, setting)
 
 
 def _adapter(gpu: Processor, setting: Setting) -> float:
@@ -132,7 +143,7 @@ def _tensor_parallel(traced: Traced, workload: Workload, setting: Setting, gpu: 
     tokens = workload.batch * max(1, workload.length) / setting.sequence
     layers = traced.layers / setting.pipeline
     calls = passes * REDUCED_IN_LAYER * layers
-    reduced = calls * 2 * tokens * traced.width
+    reduced = calls * computed_bytes(workload) * tokens * traced.width
     sent = 2 * reduced * (setting.tensor - 1) / setting.tensor / _link(gpu, setting)
     return sent, calls * kernel_tables.all_reduce(gpu, setting.tensor)
 
@@ -164,10 +175,11 @@ def _of_stages(traced: Traced, workload: Workload, setting: Setting, gpu: Proces
     return 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor / _adapter(gpu, setting)
 
 
-def _with_host(found: Seconds, traced: Traced, setting: Setting, gpu: Processor) -> Seconds:
-    """Shards wait in host memory: weights come twice, gradients go back. Beside NVLink, or through the same slot."""
+def _with_host(found: Seconds, traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> Seconds:
+    """Shards wait in host memory: weights come twice, as they are stored, gradients go back. Beside NVLink, or through the same slot."""
     host = LINKS.get(str(setting.gpu.get("host_link")).replace(".0 ", " "))
-    moved = (2 * 4 * traced.parameters + 4 * traced.trainable) / setting.shards
+    stored = 4 if workload.weights == "float32" or setting.state == "fp32" else 2
+    moved = (2 * _bytes(traced, workload, stored) + _gradient_bytes(workload, setting) * traced.trainable) / setting.shards
     seconds = moved / (host.gb_per_s * 1e9 if host else PCIE)
     shared = seconds + found.every if _link(gpu, setting) <= PCIE else max(seconds, found.every)
     return found._replace(every=shared)

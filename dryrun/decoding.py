@@ -57,13 +57,12 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
     gpu, ranks = processor(setting.gpu), setting.tensor
     product = kernel_tables.product(gpu, setting.precision, workload.batch)
     cache = kernel_tables.cache(gpu)
-    stored, ends = weights_read(traced, workload)
-    weights = stored * setting.weight_bytes + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
+    stored, _ = weights_read(traced, workload)
     as_stored = kernel_tables.multiplies(gpu, setting.precision)
     peak = gpu.fp8 if as_stored and setting.weight_bytes < 2 else gpu.half
     cached_bytes = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
     return Token(
-        weights / ranks / gpu.bandwidth,
+        bytes_read(traced, workload, setting) / ranks / gpu.bandwidth,
         cached_bytes / gpu.bandwidth,
         product.share,
         cache.share,
@@ -79,6 +78,12 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
         setting.host == "old server",
         workload.batch,
     )
+
+
+def bytes_read(traced: Traced, workload: Workload, setting: Setting) -> float:
+    """Bytes of the weights that one token of each sequence reads, of all ranks."""
+    stored, ends = weights_read(traced, workload)
+    return stored * setting.weight_bytes + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
 
 
 def weights_read(traced: Traced, workload: Workload) -> tuple[float, float]:

@@ -86,7 +86,7 @@ def _after_backward(traced: Traced, workload: Workload, setting: Setting) -> Ite
 def _reduced_last(traced: Traced, workload: Workload, setting: Setting) -> float:
     """Bytes of the gradients of embedding and output layer, whole, and of the buffer from which they are reduced. They are of FSDP2's outermost
     module, which comes last (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce)."""
-    return (_width(workload) + WHOLE_GRADIENT) * _ends(traced) / (setting.tensor * setting.pipeline)
+    return (computed_bytes(workload) + WHOLE_GRADIENT) * embeddings(traced) / (setting.tensor * setting.pipeline)
 
 
 def _largest(traced: Traced) -> int:
@@ -161,18 +161,18 @@ def _most(storages: Storages, category: str) -> int:
 
 def _gathered(traced: Traced, workload: Workload, setting: Setting) -> float:
     """Bytes of the weights of whole layers, and of embedding and output layer, which stay gathered from forward to backward."""
-    ends = _ends(traced)
-    layer = (traced.parameters - ends) / max(1, traced.layers) / setting.experts
-    return _width(workload) * ends + (FOUR_BITS if workload.four_bit else _width(workload)) * GATHERED_LAYERS * layer
+    apart = embeddings(traced)
+    layer = (traced.parameters - apart) / max(1, traced.layers) / setting.experts
+    return computed_bytes(workload) * apart + (FOUR_BITS if workload.four_bit else computed_bytes(workload)) * GATHERED_LAYERS * layer
 
 
-def _ends(traced: Traced) -> int:
+def embeddings(traced: Traced) -> int:
     """Weights of embedding and output layer."""
     return traced.vocabulary * traced.width * (1 if traced.tied else 2)
 
 
-def _width(workload: Workload) -> int:
-    """Bytes of a weight as it is computed with."""
+def computed_bytes(workload: Workload) -> int:
+    """Bytes of a number that a step computes with."""
     return 4 if workload.weights == "float32" and not workload.autocast else 2
 
 

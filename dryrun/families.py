@@ -192,6 +192,8 @@ def of_words(text: str) -> str:
         if name == "tied" and not value:
             fields["tie_word_embeddings"] = True
         elif name not in full:
+            if name == "tied":
+                raise ValueError("model: tied takes no value: write tied alone, or leave it out")
             close = difflib.get_close_matches(name, [*full, "tied"], 1)
             raise ValueError(f"model: {name[:40]!r} is no size: {f'did you mean {close[0]!r}?' if close else 'choose of ' + ', '.join(full) + ', tied'}")
         elif not value.strip().isdecimal() or not 0 < int(value) <= config_file.LARGEST_NUMBER:

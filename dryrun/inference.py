@@ -155,14 +155,21 @@ class Served:
         """Whether published rows say how far the first token may be off: none has weights of 4 bits."""
         return self.prefill is not None and WEIGHT_BYTES[self.generation.weights] >= 1
 
+    def tried(self) -> str:
+        """What `alternatives` looks at, in words."""
+        narrower = ", ".join(self._narrower) or "narrower weights"
+        return narrower if shared_memory.kind(self.cluster.gpu) else f"{narrower} and up to 8 of these GPUs"
+
+    @property
+    def _narrower(self) -> list[str]:
+        offered = OFFERED_OF_LLAMA_CPP if shared_memory.kind(self.cluster.gpu) else OFFERED
+        narrow = [weights for weights in offered if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights]]
+        return [weights for weights in narrow if not (weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8)]
+
     def alternatives(self) -> list[tuple[str, Served]]:
         """What of the same model would fit, [(options of the command, `Served`)]: narrower weights here, and on more GPUs of this kind the
         widest weights that do, until those that were asked for."""
-        shared, own = shared_memory.kind(self.cluster.gpu), self.generation.weights
-        narrower = [
-            weights for weights in (OFFERED_OF_LLAMA_CPP if shared else OFFERED)
-            if WEIGHT_BYTES[weights] < WEIGHT_BYTES[own] and not (weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8)
-        ]  # fmt: skip
+        shared, own, narrower = shared_memory.kind(self.cluster.gpu), self.generation.weights, self._narrower
         here = ((f"--weights {weights}", self._with(weights, self.gpus)) for weights in narrower)
         found = [(option, other) for option, other in here if other and other.fits]
         for gpus in () if shared else (2, 4, 8):

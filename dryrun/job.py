@@ -101,6 +101,13 @@ class Model:
         return models.stored_in(self.text)
 
 
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # a name that is too long
+        return False
+
+
 def model(given: str | Path | Model) -> Model:
     """A `Model` by its name ("llama3-8b"), by its config.json or the folder that holds it, or by its sizes in words
     ("llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"). ValueError in one line, with the nearest names, where there is none."""
@@ -110,9 +117,11 @@ def model(given: str | Path | Model) -> Model:
     if not given:
         raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
     sized = "=" in given or given.partition(":")[0] in config_file.OF_KIND and not given.partition(":")[2][:1].isdigit()  # "qwen3:8b" is a name
-    if ":" in given and sized and not Path(given).exists():
+    if given.lstrip().startswith("{"):
+        raise ValueError("model: the text of a config.json cannot be given here: give the path of its file")
+    if ":" in given and sized and not _exists(given):
         return Model(given, families.of_words(given))
-    if not (given.endswith(".json") or Path(given).is_dir() or os.sep in given and Path(given).exists()):
+    if not (given.endswith(".json") or _exists(given) and (os.sep in given or Path(given).is_dir())):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
     values, text = config_file.read_values(path), path.read_text(encoding="utf-8").strip()
@@ -188,8 +197,10 @@ class Job:
             hardware.known(name, getattr(self, name), choices)
 
     def workload(self) -> Workload:
-        """What one GPU runs. ValueError where the model has fewer positions than `length`."""
+        """What one GPU runs. ValueError where the model has fewer positions than `length`, or writes no text that could be rewarded."""
         _positions(self.model, self.length, "length")
+        if self.objective != "sft" and not self.model.class_name.endswith(GENERATES):
+            raise ValueError(f"objective={self.objective!r}: {self.model.name}: {self.model.class_name} generates no text: take 'sft'")
         adapters, weights = self.method != "full", DTYPES[self.precision]
         autocast = "bfloat16" if self.precision == "mixed" else ""
         if self.method == "lora" and weights != "float32":  # adapters stay in fp32: see `traces.of_peft`

@@ -44,7 +44,8 @@ def product(gpu: Processor, precision: str, rows: int) -> Alone:
     products = _tables(gpu)["products"]
     name = "nvfp4" if precision in FOUR_BITS else precision
     known = products["shares"].get(name if multiplies(gpu, precision) else "bf16") or products["shares"]["bf16"]
-    return Alone(products["floor"] * MICRO, known[max((count for count in known if int(count) <= rows), key=int)])
+    shares = {int(count): share for count, share in known.items()}
+    return Alone(products["floor"] * MICRO, _between(shares, min(rows, max(shares))))
 
 
 def level(gpu: Processor, precision: str) -> float:
@@ -84,13 +85,13 @@ def all_reduce(gpu: Processor, ranks: int, *, graphs: bool = False) -> float:
     return _between({int(count): value for count, value in tables["graphs" if own else "nccl"].items()}, ranks) * MICRO
 
 
-def _between(latencies: dict[int, float], ranks: int) -> float:
-    """On the line through the two nearest numbers of ranks, by their logarithm."""
-    counts = sorted(latencies)
-    lower = max((count for count in counts[:-1] if count <= ranks), default=counts[0])
-    upper = counts[counts.index(lower) + 1]
-    share = (math.log2(ranks) - math.log2(lower)) / (math.log2(upper) - math.log2(lower))
-    return latencies[lower] + share * (latencies[upper] - latencies[lower])
+def _between(known: dict[int, float], number: int) -> float:
+    """The value at a number, on the line through those of the two nearest ones, by their logarithm."""
+    numbers = sorted(known)
+    lower = max((one for one in numbers[:-1] if one <= number), default=numbers[0])
+    upper = numbers[numbers.index(lower) + 1]
+    share = (math.log2(number) - math.log2(lower)) / (math.log2(upper) - math.log2(lower))
+    return known[lower] + share * (known[upper] - known[lower])
 
 
 def _tables(gpu: Processor) -> dict[str, Any]:

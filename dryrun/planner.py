@@ -140,6 +140,8 @@ def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     """Every strategy for a job on a cluster, as `plan` ranks them. A job of LoRA or QLoRA has those alone."""
     if job.objective == "grpo":
         raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
+    if job.method != "full" and job.precision == "mixed":
+        raise ValueError(f"precision='mixed' with method={job.method!r}: a plan keeps frozen weights in 16 bits: take 'bf16' (--dtype bf16), or ask `train`")
     full = replace(job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
     here = replace(answer.setting_of(job, cluster), strategy="")
     with _tracing(full):

@@ -108,6 +108,7 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
             if len(layers) > 1:
                 check_depth(model, options, regimes[0], table.rows)
             steps[name] = regimes
+            print(f"  traced: {name}", file=sys.stderr, flush=True)
         except Exception as error:  # whatever a model's own code raises
             missing.append(f"{name}: {one_line(error)}")
     return {"facts": facts, "polynomials": table.rows, "steps": steps}, missing

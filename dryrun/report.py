@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import communication, launch, models, shared_memory, timing
+from . import launch, models, shared_memory, timing
 from .answer import counts_as_fp16, usable
 from .device_memory import NAMES
 from .hardware import GiB
@@ -64,10 +64,10 @@ def _links(setting: Setting) -> Iterator[str]:
     """What is assumed of the links, where a step uses them."""
     if setting.gpus == 1:
         return
-    link, network = communication.assumed(setting)
-    yield f"{'link between GPUs':24}{link / 1e9:10,.1f}   GB/s in one direction (--link: as you measured it)"
+    link, network = timing.assumed_links(setting)
+    yield f"{'link between GPUs':24}{link / 1e9:10,.3g}   GB/s in one direction, as one would measure it (--link: yours)"
     if setting.nodes > 1:
-        yield f"{'network of each GPU':24}{network / 1e9:10,.1f}   GB/s, as published clusters have it"
+        yield f"{'network of each GPU':24}{network / 1e9:10,.3g}   GB/s, as one would measure it (--network: that of an adapter)"
 
 
 def _speed(found: timing.Prediction) -> Iterator[str]:
@@ -78,7 +78,8 @@ def _speed(found: timing.Prediction) -> Iterator[str]:
         yield f"{'seconds of a step':24}{found.seconds:10.3g}   {found.low:.3g} to {found.high:.3g}"
     rate = found.tokens_per_second * found.seconds
     yield f"{'tokens per second':24}{found.tokens_per_second:10,.0f}   {rate / found.high:,.0f} to {rate / found.low:,.0f}"
-    yield f"{'MFU':24}{100 * found.mfu:9.0f}%"
+    whole = "   MFU counts attention whole, and a causal one skips half" if found.mfu > 1 else ""
+    yield f"{'MFU':24}{100 * found.mfu:9.0f}%{whole}"
     yield f"{'bound by':24}{found.bound:>10}"
 
 
@@ -168,6 +169,8 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
         held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.3g}"
         yield f"{option.strategy:26}{held:22}{option.seconds:.3g} ({band})"
         yield f"    {option.verdict.replace('host_memory', '--host-memory')}"
+    if any(option.setting.views for option in found):
+        yield "DDP is counted with gradient_as_bucket_view=True: without it a GPU holds all gradients twice."
     yield ""
     yield f"{found[0].strategy}: {launch.command(found[0])}"
     if launch.file_of(found[0]):
@@ -190,7 +193,7 @@ def served(found: Served) -> Iterator[str]:
     if found.size < cluster.memory:
         yield f"{'':24}{'':10}   the system leaves it {found.size / cluster.memory:.0%} of {cluster.memory / GiB:,.0f} GiB, unless told otherwise"
     if found.verdict == NO:
-        for line in found.what_fits() or ["nothing of fp8, int4-128 and up to 8 of these GPUs"]:
+        for line in found.what_fits() or [f"nothing of {found.tried()}"]:
             yield f"  would fit: {line}"
         return
     yield ""

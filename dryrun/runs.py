@@ -196,7 +196,7 @@ def optimizer_kernels(trace: Traced, workload: Workload, setting: Setting) -> di
     moved, launches = chosen.moved, chosen.launches
     if setting.state == "master":
         moved *= 40 / 28
-    elif workload.weights != "float32" and setting.strategy != "fsdp2" and not setting.state:
+    elif workload.weights != "float32" and not setting.state:
         moved *= 0.5  # 16-bit weights and states
     size = round(moved * trace.trainable / ranks)
     kernels: dict[Kernel, float] = {Kernel("optimizer", "memory", "float32", 0, (), size, max(1, round(launches * trace.tensors))): 1}

@@ -105,9 +105,21 @@ class Step:
             optimizer=optimizer if self.workload.kind == "train" else "",
             precision="tf32" if self.workload.weights == "float32" and not self.workload.autocast else precision,
             link=link_peak(gpu, link) if gpus > 1 else 0.0,
-            network=communication.adapter(processor(gpu)),
+            network=network_peak(gpu),
         )
         return prediction(self.traced, self.workload, setting)
+
+
+def assumed_links(setting: Setting) -> tuple[float, float]:
+    """(bytes/s of the link between GPUs, bytes/s of each GPU's share of the network) that are assumed: what a measured link would have to be."""
+    return communication.assumed(setting, fitted()["constants"]["link"])
+
+
+def network_peak(gpu: str | Accelerator) -> float:
+    """Bytes/s that stand for the peak of a GPU's share of the network in published clusters: no more than its slot carries, and than GPUs without
+    access to each other send inside a node."""
+    chosen = processor(gpu)
+    return min(communication.adapter(chosen), link_peak(gpu) or chosen.link or communication.PCIE)
 
 
 def link_peak(gpu: str | Accelerator, measured: float = 0.0) -> float:
@@ -152,7 +164,7 @@ def generation_parts(
                       weight_bytes=WEIGHT_BYTES[weights], whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
     trace = traced(decode)
     first, each = prediction(traced(prefill), prefill, setting), prediction(trace, decode, replace(setting, precision=weights))
-    read = trace.weight_bytes * setting.weight_bytes + trace.cache(setting.context) * batch
+    read = decoding.bytes_read(trace, decode, setting) + trace.cache(setting.context) * batch
     soonest = min(each.seconds, read / tensor / processor(gpu).bandwidth)  # no token comes before its bytes
     return first, replace(each, low=max(each.low, soonest))
 
@@ -171,7 +183,7 @@ def prediction(trace: Traced, workload: Workload, setting: Setting, constants: d
     peak = processor(setting.gpu).half * split
     mfu = flops * setting.accumulation / seconds / peak
     if workload.kind == "train" and not setting.precision.startswith(("fp8", "mxfp8")):
-        low = max(low, min(1.0, mfu))  # no step is faster than its GPU computes
+        low = max(low, min(1.0, mfu * counted_flops(trace) / flops))  # no step is faster than its GPU computes
     tokens = workload.batch * max(1, workload.length) * setting.accumulation
     ranks = max(1, setting.gpus // split)
     return Prediction(
@@ -196,6 +208,11 @@ def model_flops(trace: Traced, workload: Workload) -> float:
         output_layer = 2 * workload.batch * workload.length * trace.vocabulary * trace.width
         again += max(0, of["forward", "product"] - output_layer - of["recomputation", "product"])
     return sum(of.values()) - again
+
+
+def counted_flops(trace: Traced) -> float:
+    """FLOPs that a GPU really computes in a micro-batch: causal attention skips half of its products."""
+    return sum(count * kernel.flops * (0.5 if kernel.kind == "attention" and kernel.shape[3] else 1.0) for kernel, count in trace.kernels.counts.items())
 
 
 def is_judged(workload: Workload, setting: Setting) -> bool:

@@ -68,14 +68,15 @@ def medians(rows, classes, errors):
     found = []
     for asked in ASKED:
         places = [place for place, row in enumerate(rows) if asked.chosen(row, classes[place])]
-        found.append((asked, len(places), {name: _median(of[place] for place in places) for name, of in errors.items()}))
+        found.append((asked, len(places), {name: median(of[place] for place in places) for name, of in errors.items()}))
     pairs = {name: [error for change, errors in pairs_of(rows, of).items() if change != "gpu" for error in errors]
              for name, of in errors.items()}  # fmt: skip
-    found.append((RATIOS, min(map(len, pairs.values())), {name: _median(of) for name, of in pairs.items()}))
+    found.append((RATIOS, min(map(len, pairs.values())), {name: median(of) for name, of in pairs.items()}))
     return found
 
 
-def _median(errors):
+def median(errors):
+    """Of logarithms of predicted over measured, in percent."""
     return float(statistics.median(100 * abs(np.exp(error) - 1) for error in errors))
 
 
@@ -117,7 +118,7 @@ def _by_class(judged, measured):
     for one in judged:
         if one.id in measured:  # else it was taken out since
             errors.setdefault(one.klass, []).append(math.log(one.seconds / measured[one.id]))
-    return {klass: (_median(found), len(found)) for klass, found in errors.items()}
+    return {klass: (median(found), len(found)) for klass, found in errors.items()}
 
 
 def read():

@@ -140,10 +140,11 @@ def _length(row, kind):
 
 
 def _state(row, strategy):
-    """How weights and their moments are kept: under FSDP some trainers keep fp32 weights beside products in bf16."""
+    """How weights and their moments are kept: under FSDP trainers keep fp32 weights beside products in 16 bits, where a row says nothing else."""
     if row["precision"] == "fp16_o2":
         return "master"
-    return "fp32" if row.get("master_weights") == "fp32" and strategy == "fsdp2" else ""
+    narrow = _dtypes(row["precision"])[0] != "float32"
+    return "fp32" if strategy == "fsdp2" and narrow and row.get("master_weights", "fp32") == "fp32" else ""
 
 
 def _dtypes(precision):

@@ -382,6 +382,20 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
+# The models of 2025 and 2026 that spend less on long contexts: in gpt-oss every second layer
+# keeps a window of 128 tokens, in Qwen3.5 three of four layers keep one state.
+
+# %%
+KEPT = {"full": "Qwen3-8B", "windows": "gpt-oss-20b", "states": "Qwen3.5-9B", "space": "Falcon-Mamba-7B"}
+table("kept", "What one sequence keeps in bf16, GiB",
+      {"tokens": "Tokens", "full": "Qwen3-8B (every layer keeps all tokens), GiB",
+       "windows": "gpt-oss-20b (every second layer keeps 128), GiB",
+       "states": "Qwen3.5-9B (three of four layers keep a state), GiB",
+       "space": "Falcon-Mamba-7B (a state alone), GiB"},
+      [{"tokens": tokens} | {key: cache_bytes(name, tokens) / GiB for key, name in KEPT.items()}
+       for tokens in LENGTHS_SHOWN], kind="derived")
+
+# %% [markdown]
 # For a server, multiply by the number of sequences at once. What one token keeps, and what
 # kinds of layers save:
 

@@ -273,3 +273,15 @@ def test_a_model_has_the_parameters_that_transformers_counts():
         if counted != model.parameters:
             wrong.append(f"{name}: {model.parameters}, and transformers counts {counted}")
     assert wrong == []
+
+
+def test_a_memory_that_cpu_and_gpu_share_is_counted_whole_and_once():
+    shared = [gpu for gpu in hardware.ACCELERATORS.values() if gpu.shares_memory]
+    assert {gpu.key: gpu.usable for gpu in shared} == {gpu.key: gpu.bytes for gpu in shared} and shared
+
+
+def test_a_data_file_that_is_no_json_is_named_with_its_line(tmp_path, monkeypatch):
+    (tmp_path / "links.json").write_text('{"PCIe":\n 1,,}')
+    monkeypatch.setattr(hardware, "DATA", tmp_path)
+    with pytest.raises(ValueError, match=r"dryrun/data/links\.json:2: no JSON"):
+        hardware.table("links")

@@ -121,7 +121,7 @@ def test_geforce_cards_reach_a_part_of_their_slot():
     share = timing.fitted()["constants"]["link"]
     found = named(gpu="rtx-4090", gpus=2, only="DDP")["DDP"].setting.link * share
     assert found == pytest.approx(STAGED * bytes_per_second("PCIe 4 x16"))
-    l40s, _ = communication.assumed(named(gpu="l40s", gpus=2, only="DDP")["DDP"].setting)
+    l40s, _ = communication.assumed(named(gpu="l40s", gpus=2, only="DDP")["DDP"].setting, share=1)
     assert l40s == bytes_per_second("PCIe 4 x16")
 
 

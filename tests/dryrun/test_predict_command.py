@@ -179,3 +179,59 @@ def test_rows_and_epochs_are_tokens_and_a_price_is_of_every_gpu(capsys):
 def test_weights_are_called_by_their_library_too(capsys):
     found = [as_json(capsys, "infer", "gpt2", "--gpu", "l4", "--prompt", "256", "--weights", weights) for weights in ("AWQ", "gptq", "int4-128")]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-sxm5", "l40s"])
+def test_the_link_that_an_answer_names_can_be_given_back(capsys, gpu):
+    asked = ["train", "llama3-8b", "--gpu", gpu, "--gpus", "4", "--checkpointing", *QUICK]
+    found = as_json(capsys, *asked)
+    again = as_json(capsys, *asked, "--link", str(found["link_gb_per_s"]))
+    assert (again["seconds"], again["link_gb_per_s"]) == pytest.approx((found["seconds"], found["link_gb_per_s"]), rel=1e-6)
+
+
+def test_a_network_is_named_as_it_was_given(capsys):
+    found = as_json(capsys, "train", "llama3-8b", "--gpu", "h100-sxm5", "--gpus", "16", "--network", "40", "--adapters", "8", *QUICK)
+    assert found["network_gb_per_s"] == pytest.approx(40)
+
+
+@pytest.mark.parametrize("gpu", ["rtx-4090", "rtx-2080-ti"])
+def test_gpus_without_access_to_each_other_are_no_faster_in_nodes_of_their_own(capsys, gpu):
+    asked = ["train", "qwen3-0.6b", "--gpu", gpu, "--gpus", "8", "--checkpointing", *QUICK]
+    assert as_json(capsys, *asked, "--gpus-per-node", "1")["seconds"] >= as_json(capsys, *asked)["seconds"]
+
+
+def test_a_step_with_much_causal_attention_may_be_faster_than_predicted(capsys):
+    """MFU counts attention whole, so that its 100 % are no limit."""
+    found = as_json(capsys, "train", "qwen3-0.6b", "--gpu", "rtx-5090", "--length", "8192", "--fused-loss", "--compile")
+    assert found["mfu"] > 1 and found["low"] < 0.9 * found["seconds"]
+
+
+def test_fp32_is_sent_as_fp32_under_fsdp2(capsys):
+    asked = ["plan", "llama3-8b", "--gpu", "a100-sxm4-80", "--gpus", "16", "--gpus-per-node", "1", "--network", "0.1", "--only", "FSDP2", *QUICK]
+    mixed = as_json(capsys, *asked, "--dtype", "mixed")[0]["seconds"]
+    whole = as_json(capsys, "train", "llama3-8b", "--gpu", "a100-sxm4-80", "--gpus", "16", "--gpus-per-node", "1", "--network", "0.1", "--dtype", "fp32", *QUICK)["seconds"]
+    assert whole / mixed == pytest.approx((2 * 4 + 4) / (2 * 2 + 4), rel=0.1), "two gathers of 4 bytes, and not of 2, beside the sums"
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        (["train", "x" * 300, "--gpu", "t4"], "is not known"),
+        (["train", '{"model_type": "llama"}', "--gpu", "t4"], "give the path of its file"),
+        (["train", "llama:tied=1", "--gpu", "t4"], "tied takes no value"),
+        (["train", "bert-large-cls", "--gpu", "t4", "--length", "512", "--objective", "dpo"], "generates no text"),
+        (["train", "gpt2", "--gpu", "t4", "--length", "512", "--tokens", "1e300", "--epochs", "1e300"], "more than can be counted"),
+        (["plan", "qwen3-8b", "--gpu", "rtx-4090", "--lora", "--dtype", "mixed"], "keeps frozen weights in 16 bits"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_a_line(capsys, asked, said):
+    assert said in refused(capsys, *asked)
+
+
+def test_ddp_in_a_plan_says_what_it_counts_on(capsys):
+    text = printed(capsys, "plan", "gpt2", "--gpu", "a100-sxm4-80", "--gpus", "2", *QUICK)
+    assert "DDP is counted with gradient_as_bucket_view=True" in text
+
+
+def test_a_mac_that_is_too_small_names_the_formats_that_were_tried(capsys):
+    assert "nothing of q8_0, q4_k_m" in printed(capsys, "infer", "llama3-70b", "--gpu", "m4-pro", "--memory", "24")

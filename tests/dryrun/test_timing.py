@@ -13,7 +13,7 @@ from dryrun.kernels import Kernel
 from dryrun.setting import Setting
 from dryrun.traces import traced
 from dryrun.workload import Workload
-from fitting import fit, held_out, published, validate
+from fitting import draws, fit, held_out, judged, published, validate
 from fitting.rows import run_of
 
 # A few workloads that were measured on many GPUs: training of BERT, of Mistral with and without QLoRA, decoding of Llama.
@@ -265,3 +265,32 @@ def test_attention_is_cudnns_on_hopper_and_data_center_blackwell_unless_flash_is
 
     assert (seconds("auto") < 0.95 * seconds("flash")) is faster
     assert faster or seconds("auto") == seconds("flash")
+
+
+def test_other_random_moves_end_elsewhere_with_nearly_the_same_error_on_what_they_saw(data, halves):
+    seen = ~halves[1]
+    one, other = (fit.fit(data, seen, free=FREE, seed=seed) for seed in (0, 1))
+    assert one != other
+    seen = [np.abs(data.errors(constants)[seen]).mean() for constants in (one, other)]
+    assert seen[0] == pytest.approx(seen[1], rel=0.1)
+
+
+def test_the_draws_are_of_the_classes_that_are_judged():
+    known = draws.read()
+    assert set(known) == {one.klass for one in judged.read()}, "run `python -m fitting draws`"
+    assert all(found == sorted(found) and len(found) == len(draws.SEEDS) for found in known.values())
+
+
+@pytest.mark.parametrize("weights", ["nvfp4", "bf16"])
+def test_one_user_more_makes_no_jump_in_the_speed_of_the_others(weights):
+    """A table of kernels knows 1, 4, 16 and 64 rows: between them a product takes what lies between."""
+    rates = [timing.generation_parts("llama3-70b", 512, 64, "b200-hgx", batch=batch, weights=weights)[1].seconds for batch in (14, 15, 16, 17)]
+    steps = [after / before for before, after in zip(rates, rates[1:])]
+    assert max(steps) - min(steps) < 0.02, steps
+
+
+def test_no_token_is_predicted_to_come_before_its_bytes():
+    """The output layer of a model in 4 bits stays in 16."""
+    _, each = timing.generation_parts("qwen3-14b", 32, 2, "rtx-5060ti-16", weights="int4-64")
+    layers, ends = 13.2e9, 151936 * 5120
+    assert each.low >= (layers * 0.5 + ends * 2) / roofline.processor("rtx-5060ti-16").bandwidth
