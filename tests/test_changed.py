@@ -1,8 +1,10 @@
 """`make test CHANGED=origin/main` runs the tests that a change can touch, and all where that is not known."""
 
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
 
 import changed
 import pytest
@@ -34,6 +36,18 @@ def test_a_change_runs_what_it_can_touch(file, tests, not_tests):
     found = changed.answering_to([file])
     assert {f"tests/{test}" for test in tests} <= set(found)
     assert not {f"tests/{test}" for test in not_tests} & set(found)
+
+
+def test_a_page_runs_the_tests_of_the_folder_whose_programs_it_shows_most():
+    missing = []
+    for page in sorted((changed.ROOT / "docs").rglob("*.md")):
+        folders = Counter(re.findall(r'--8<-- "(\w+)/', page.read_text(encoding="utf-8")))
+        folder = folders.most_common(1)[0][0] if folders else ""
+        test = f"tests/pages/test_{folder}.py"
+        path = page.relative_to(changed.ROOT).as_posix()
+        if (changed.ROOT / test).is_file() and test not in changed.answering_to([path]):
+            missing.append(f"{test}: add {path} to its docstring")
+    assert not missing, "\n".join(missing)
 
 
 def test_every_test_answers_to_some_file_beside_itself():

@@ -1,4 +1,4 @@
-"""docs/inference/cpu.md, docs/inference/llm-on-cpu.md, exported-models.md and cpu-threads.md, sentence by sentence. Its speeds are claims of its notebooks."""
+"""docs/inference/cpu.md, docs/inference/llm-on-cpu.md, docs/inference/exported-models.md and docs/inference/cpu-threads.md, sentence by sentence. Its speeds are claims of its notebooks."""
 
 import importlib.util
 import inspect

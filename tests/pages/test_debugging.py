@@ -1,4 +1,4 @@
-"""docs/debugging.md, docs/debugging-memory.md, docs/debugging-numbers.md, docs/debugging-messages.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
+"""docs/debugging.md, docs/debugging-memory.md, docs/debugging-numbers.md, docs/debugging-messages.md, docs/debugging-tools.md and docs/installation.md, symptom by symptom: each program makes its symptom, the test names it, and the fix clears it."""
 
 import io
 import json
@@ -900,4 +900,5 @@ def test_every_message_of_the_page_is_among_those_that_the_search_must_find():
     pasted = " ".join(without_numbers(" ".join(each["message"].split())) for each in MESSAGES)
     for name, message in messages("debugging").items():
         first = without_numbers(" ".join(message.split()))[:40]
-        assert first in pasted, f"paste {name} in tests/data/error_messages.yml"
+        fix = f'tests/data/error_messages.yml: add "- entry: page#anchor" and the message of snippets/debugging/messages.txt: {name}'
+        assert first in pasted, fix

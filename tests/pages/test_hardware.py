@@ -1,4 +1,4 @@
-"""docs/training/hardware.md, docs/training/rig.md, docs/hardware/rent.md and docs/hardware/accelerators.md, sentence by sentence. Their figures are claims of a notebook."""
+"""docs/training/hardware.md, docs/training/rig.md, docs/hardware/rent.md, docs/hardware/accelerators.md and the programs of docs/hardware/other.md, sentence by sentence. Their figures are claims of a notebook."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""docs/recipes/: each program does what its page says, at a small size and without a network."""
+"""docs/recipes/8b-on-24gb.md, docs/recipes/14b-on-8-gpus.md and docs/recipes/bert-on-a-cpu.md: each program does what its page says, at a small size and without a network."""
 
 import importlib.metadata
 import importlib.util

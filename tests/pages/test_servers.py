@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -51,6 +52,28 @@ def test_requests_at_the_same_time_get_the_tokens_that_each_gets_alone(own):
     for ids, tokens in zip(prompts, finished(together()), strict=True):
         alone = made.model.generate(torch.tensor([ids]), generation_config=made.greedy)
         assert alone[0, len(ids) :].tolist() == tokens
+
+
+class AtOnce:
+    """A queue that is ready the moment it is asked: who registers afterwards hears nothing."""
+
+    def __init__(self):
+        self.handlers = {}
+
+    def register_result_handler(self, name, handler):
+        self.handlers[name] = handler
+
+    def add_request(self, ids, request_id, max_new_tokens):
+        if request_id in self.handlers:
+            self.handlers[request_id](SimpleNamespace(error=None, generated_tokens=ids * max_new_tokens))
+        return request_id
+
+    def cancel_request(self, name):
+        pass
+
+
+def test_the_program_hears_an_answer_that_is_ready_at_once():
+    assert finished(load("servers/own.py").answer(AtOnce(), [1], new=3, seconds=5)) == [1, 1, 1]
 
 
 def test_what_is_ready_before_its_handler_is_registered_never_reaches_it(own):

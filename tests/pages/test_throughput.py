@@ -1,4 +1,4 @@
-"""docs/training/throughput.md, data-loading.md and padding-and-packing.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
+"""docs/training/throughput.md, docs/training/data-loading.md and docs/training/padding-and-packing.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
 import functools
 import inspect
