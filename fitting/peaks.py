@@ -1,6 +1,5 @@
 """Published peaks of memory, and the constants of what comes on top of the tensors."""
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,58 +19,64 @@ BANDS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Published:
+    """A published peak, and what the same step holds by its trace. Bytes."""
+
+    measured: float
+    context: bool  # whether the CUDA context is in the published figure
+    reserved: bool  # whether it is what the allocator reserved
+    tensors: float
+    certain: float  # of the tensors, those that are no guess
+    replayed: Peak | None  # by the allocator's replay
+    band: str  # the name of the band that it belongs to
+
+    def predicted(self, constants):
+        held = self.replayed or self.tensors
+        return _bytes(held, constants, context=self.context, reserved=self.reserved)
+
+    def growth(self, constants):
+        """By how much the bytes that are not certain must grow to reach the published ones."""
+        return (self.measured - self.certain) / (self.predicted(constants) - self.certain)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A published step that ran out of memory."""
+
+    held: Peak | float  # by the allocator's replay, or bytes of tensors
+    certain: float  # bytes
+    size: float  # bytes of the GPU
+    band: str
+
+
 @dataclass
 class Peaks:
-    """Published peaks and the tensors that the same steps hold by their trace."""
+    """What rows say of memory."""
 
-    rows: list = field(default_factory=list)
-    tensors: list = field(default_factory=list)  # bytes
-    certain: list = field(default_factory=list)  # bytes of them that are no guess
-    measured: list = field(default_factory=list)  # bytes
-    context: list = field(default_factory=list)  # whether the CUDA context is in the published figure
-    reserved: list = field(default_factory=list)  # whether it is what the allocator reserved
-    replayed: list = field(default_factory=list)  # reserved.Peak of the allocator's replay, or None
-    bands: list = field(default_factory=list)  # the name of the band that each belongs to
-    # {band: [(bytes of tensors, or the Peak of the replay; bytes that are certain; bytes of the GPU)]}
-    failed: dict = field(default_factory=lambda: defaultdict(list))
+    published: list[Published] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
 
     def add(self, row):
         """Adds what the row says, if it is a peak whose kind is known and whose step can be traced."""
         kind, size = kind_of(row), gib(row)
-        if kind is None or not size:
-            return
-        if not (held := held_by(row)):
-            return
-        categories, replayed, band = held
-        self.rows.append(row)
-        self.tensors.append(sum(categories.values()))
-        self.certain.append(device_memory.certain(categories))
-        self.measured.append(size * GiB)
-        self.context.append(kind[0])
-        self.reserved.append(kind[1])
-        self.replayed.append(replayed)
-        self.bands.append(band)
+        if kind and size and (held := held_by(row)):
+            categories, replayed, band = held
+            self.published.append(Published(size * GiB, *kind, sum(categories.values()), device_memory.certain(categories), replayed, band))
 
     def add_failed(self, row):
         """Adds a step that ran out of memory."""
         if held := held_by(row):
             categories, replayed, band = held
-            size = accelerator(row["gpu"]).usable
-            self.failed[band].append((replayed or sum(categories.values()), device_memory.certain(categories), size))
+            self.failed.append(Failed(replayed or sum(categories.values()), device_memory.certain(categories), accelerator(row["gpu"]).usable, band))
 
     def predicted(self, constants):
         """Bytes of each peak."""
-        found = zip(self.replayed, self.tensors, self.context, self.reserved, strict=True)
-        return np.array([_bytes(peak or total, constants, context=c, reserved=r) for peak, total, c, r in found])
+        return np.array([peak.predicted(constants) for peak in self.published])
 
     def errors(self, constants):
         """Logarithm of predicted over published, of each peak."""
-        return np.log(self.predicted(constants) / np.array(self.measured))
-
-    def growth(self, constants):
-        """By how much the bytes that are not certain must grow to reach each published peak."""
-        sure = np.array(self.certain)
-        return (np.array(self.measured) - sure) / (self.predicted(constants) - sure)
+        return np.log(self.predicted(constants) / np.array([peak.measured for peak in self.published]))
 
 
 def held_by(row):
@@ -134,17 +139,16 @@ def memory_constants(data):
     peaks, and every published step of its kind that ran out of memory. Of the peaks nothing else is fitted.
     """
     found = contexts.constants()
-    bands = np.array(data.bands)
-    errors, growth = data.errors(found), data.growth(found)
     for name, at_least in BANDS.items():
-        mine = bands == name
-        above = [float(np.quantile(growth[mine], 0.95))] if mine.any() else []
+        mine = [peak for peak in data.published if peak.band == name]
+        above = [float(np.quantile([peak.growth(found) for peak in mine], 0.95))] if mine else []
         of_many = (found["context_many"] - found["context"]) * GiB if name.startswith("high_many") else 0.0
-        for total, sure, size in data.failed[name]:
-            expected = _bytes(total, found, context=True, reserved=not isinstance(total, Peak))
-            above.append(1.001 * (size - of_many - sure) / (expected - sure))
+        for step in (step for step in data.failed if step.band == name):
+            expected = _bytes(step.held, found, context=True, reserved=not isinstance(step.held, Peak))
+            above.append(1.001 * (step.size - of_many - step.certain) / (expected - step.certain))
         found[name] = round(max([1.0, *above, found.get(at_least, 1.0)]), 3)
-        found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors[mine])
+        errors = Peaks(mine).errors(found)
+        found[f"errors{name.removeprefix('high')}"] = sorted(round(float(error), 3) for error in errors)
     return found
 
 
