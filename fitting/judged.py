@@ -50,11 +50,13 @@ class Asked:
 
 ASKED = (
     Asked("a training step, on one GPU or many", 6, lambda row, klass: klass in TRAINING),
-    Asked("a training step on one GPU", 9, lambda row, klass: klass == TRAINING[0]),
-    Asked("LoRA and QLoRA", 12, lambda row, klass: klass in ("LoRA", "QLoRA")),
+    Asked("a training step on one GPU", 8, lambda row, klass: klass == TRAINING[0]),
+    Asked("a training step on many GPUs", 8, lambda row, klass: klass == TRAINING[1]),
+    Asked("LoRA and QLoRA", 8, lambda row, klass: klass in ("LoRA", "QLoRA")),
     Asked("a mixture of experts", 12, lambda row, klass: klass == "mixture of experts"),
-    Asked("tensor and pipeline parallelism", 12, lambda row, klass: klass == "tensor and pipeline parallel"),
+    Asked("tensor and pipeline parallelism", 9, lambda row, klass: klass == "tensor and pipeline parallel"),
     Asked("fp8", 12, lambda row, klass: klass == "fp8"),
+    Asked("a forward pass, such as reading a prompt", 12, lambda row, klass: klass == "forward"),
     Asked("decoding one sequence", 8, lambda row, klass: klass == "decode" and row["batch"] == 1),
     Asked("decoding 4 to 64 sequences in a server", 18, lambda row, klass: klass == "decode" and row.get("prefill_share") is not None),
     Asked("everything on a T4", 15, lambda row, klass: row["gpu"] == "t4"),

@@ -165,9 +165,35 @@
   }
   // Until there is an answer, also in the line that a phone shows.
   const loading = text => {
-    answer.replaceChildren(make("p", text, { className: "planner-wait" }))
+    const wait = answer.querySelector(".planner-wait")
+    if (wait) wait.textContent = text
+    else answer.replaceChildren(make("p", text, { className: "planner-wait" }))
+    if (answer.querySelector(".planner-verdict")) return
     brief.textContent = text
     brief.hidden = false
+  }
+  // What a command asks, whatever it leaves to its defaults and in whatever order.
+  const meaning = words => {
+    const found = { verb: words[0], model: words[1], gpus: "1", ...(words[0] === "infer" ? { prompt: "1024", new: "256", batch: "1", weights: "bf16" } : { length: "2048", batch: "1" }) }
+    for (let at = 2; at < words.length; at++) {
+      const name = words[at].slice(2), value = at + 1 < words.length && !words[at + 1].startsWith("--") ? words[at += 1] : name.endsWith("lora") ? "16" : ""
+      if (name !== "largest-batch") found[name] = value
+    }
+    return JSON.stringify(Object.entries(found).sort())
+  }
+  // The site's own answers to common questions, answers/MODEL/GPU.json, say memory and speed before Python is here.
+  const early = async () => {
+    const asked_for = id, words = whole_question(), key = plain(field("model").value.split("/").at(-1)), spelled = Object.hasOwn(offered.spellings.models, key) && offered.spellings.models[key], gpu = gpu_of(field("gpu").value)
+    if (!spelled || !gpu) return
+    const response = await fetch(new URL(`../answers/${spelled}/${gpu.name}.json`, here)).catch(() => undefined)
+    const stored = response?.ok ? (await response.json()).answers : [], wanted = meaning([words[0], spelled, ...words.slice(2)])
+    const one = stored.find(each => !each.error && meaning(each.command.split(" ").slice(1)) === wanted)
+    if (!one || shown_once || asked_for !== id) return
+    const { fits, verdict: said, expected_gib, high_gib, gpu_gib, tokens_per_second, low, high } = one
+    shown = { [words[0]]: one }
+    answer.prepend(verdict_of({ fits, verdict: said, gpu_gib }, expected_gib, high_gib), ...(tokens_per_second ? [facts([["Speed", band(tokens_per_second, low, high, "tokens/s")]])] : []))
+    summarize()
+    shown = {}
   }
   const send = (kind, words, of = id) => {
     if (!worker) start()
@@ -251,7 +277,10 @@
       return unread.setAttribute("aria-invalid", "true")
     }
     if (stored) received({ kind: "ask", ...stored })
-    else if (!shown_once) loading("Loading Python, some 7 MB the first time …")
+    else if (!shown_once) {
+      loading("Loading Python, some 7 MB the first time …")
+      early()
+    }
     answer.classList.toggle("planner-old", shown_once && !stored)
     document.querySelector(".planner-busy").hidden = !shown_once || Boolean(stored)
     if (is.train()) send("first", whole_question())
@@ -321,12 +350,13 @@
     const size = is.infer() ? `${number(Number(field("users").value) || 1)} x ${each("prompt")} tokens of prompt, ${each("new")} new` : `${each("batch")} x ${is.pairs() ? "2 x " : ""}${each("length")} tokens`
     return make("p", `${known ? found.model : `${found.model} with your sizes`}, ${number((found.parameters - adapters) / 1e9)} billion parameters${adapters ? ` and ${number(adapters / 1e6)} million of adapters` : ""}; ${size}${many && is.train() ? " on each" : ""}; ${many}${label}`, { className: "planner-echo" })
   }
-  const verdict = (found, expected, high) => {
+  const verdict_of = (found, expected, high) => {
     const size = found.gpu_gib, spare = found.fits ? size - high : expected > size ? expected - size : high - size
     const said = { fits: "It fits", maybe: "It may fit", no: "It does not fit" }[state(found)]
     const by = { fits: `${number(spare)} GiB are left`, maybe: expected > size ? `that is ${number(high - size)} GiB more than the system leaves the GPU, and it can be told to leave more` : `in the worst case ${number(spare)} GiB are missing`, no: `${number(spare)} GiB are missing` }[state(found)]
-    return [echo(found), make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB${+field("gpus").value > 1 ? " on each GPU" : ""}; ${by}.`], { className: `planner-verdict ${state(found)}`, role: "status", tabIndex: -1 }), ...notes(found)]
+    return make("p", [make("b", said), `: ${number(expected)} to ${number(high)} of ${number(size)} GiB${+field("gpus").value > 1 ? " on each GPU" : ""}; ${by}.`], { className: `planner-verdict ${state(found)}`, role: "status", tabIndex: -1 })
   }
+  const verdict = (found, ...bytes) => [echo(found), verdict_of(found, ...bytes), ...notes(found)]
   // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
   const bar = (tensors, beside, most, size, high) => {
     const parts = [...Object.entries(tensors).map(([name, gib], index) => [name, gib, `part-${index % 8}`]), ["beside tensors", beside, "part-beside"],

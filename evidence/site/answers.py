@@ -21,7 +21,7 @@ from . import addresses, planner
 
 SCHEMA = Path(__file__).with_name("answers.schema.json")
 COUNTS = (1, 2, 4, 8)
-LENGTH, PROMPT, NEW = 4096, 1024, 256  # tokens, or fewer where a model has fewer positions
+LENGTH, PROMPT, NEW = 2048, 1024, 256  # tokens, or fewer where a model has fewer positions; those of the form of the page your-model, which shows these answers first
 QUESTIONS = (
     *(f"train {{model}}{method} --length {{length}} --checkpointing" for method in (" --lora 16", " --qlora 16", "")),
     *(f"infer {{model}} --prompt {{prompt}} --new {NEW} --batch {batch} --weights {weights}" for weights in ("bf16", "int8", "int4-128") for batch in (1, 8)),

@@ -9,6 +9,7 @@ import pytest
 from built import console, host, tab
 
 from dryrun import web
+from evidence.site import answers, planner
 
 SNIPPETS = Path(__file__).parents[2] / "snippets"
 
@@ -192,6 +193,26 @@ def test_an_answer_is_there_before_python_is_and_it_is_the_same():
         assert command(page) == ["train", "qwen3-8b", "--gpu", "rtx-4090", "--lora", "--checkpointing", "--largest-batch"]
         found = web.ask(command(page))
         assert numbers(early)[:2] == pytest.approx((found["expected_gib"], found["high_gib"]), rel=0.01)
+
+
+@pytest.mark.parametrize("question", ["?task=lora&model=Qwen/Qwen3-14B&gpu=H100&gpus=2", "?task=infer&model=qwen3-14b&gpu=h100-sxm5&users=8&weights=int8"])
+def test_a_common_question_is_answered_from_the_files_of_the_site_until_python_is_there(question):
+    (model,) = (one for one in planner.choices()["models"] if one["name"] == "qwen3-14b")
+    stored = answers.of(answers._model(model), "h100-sxm5", "/")
+    with tab() as page:
+        page.route("**/answers/qwen3-14b/h100-sxm5.json", lambda route: route.fulfill(json=stored))
+        waiting = []
+        page.route("**/pyodide.asm.wasm.packed", waiting.append)  # it takes as long as the test
+        page.goto(f"{host().address}your-model/{question}")
+        page.locator(".planner-verdict").wait_for(timeout=10_000)
+        expected, high, *_ = numbers(page.locator(".planner-verdict").inner_text())
+        speed, *_ = numbers(page.locator(".planner-facts dd").first.inner_text())
+        assert page.locator(".planner-wait").is_visible(), "more follows"
+        words = {"lora": "train qwen3-14b --gpu h100-sxm5 --gpus 2 --lora --checkpointing", "infe": "infer qwen3-14b --gpu h100-sxm5 --batch 8 --weights int8"}
+        found = web.row(words[question[6:10]].split())
+        assert (expected, high, speed) == pytest.approx((found["expected_gib"], found["high_gib"], found["tokens_per_second"]), rel=0.01)
+        for route in waiting:
+            route.abort()
 
 
 def test_the_first_question_of_each_task_is_answered_before_python_is():
