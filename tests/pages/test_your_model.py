@@ -202,7 +202,7 @@ def test_a_common_question_is_answered_from_the_files_of_the_site_until_python_i
     with tab() as page:
         page.route("**/answers/qwen3-14b/h100-sxm5.json", lambda route: route.fulfill(json=stored))
         waiting = []
-        page.route("**/pyodide.asm.wasm.packed", waiting.append)  # it takes as long as the test
+        page.route("**/pyodide.asm.wasm.packed", lambda route: waiting.append(route))  # it takes as long as the test
         page.goto(f"{host().address}your-model/{question}")
         page.locator(".planner-verdict").wait_for(timeout=10_000)
         expected, high, *_ = numbers(page.locator(".planner-verdict").inner_text())
@@ -291,6 +291,19 @@ def test_a_message_marks_its_field_until_the_question_is_right(ask):
     page.locator("input[name=users]").fill("2")
     page.locator("text=For each user").wait_for(timeout=1000 * SECONDS)
     assert not page.locator("[aria-invalid=true]").count()
+
+
+def test_a_message_stays_while_python_loads():
+    with tab() as page:
+        waiting = []
+        page.route("**/pyodide.asm.wasm.packed", lambda route: waiting.append(route))
+        page.goto(f"{host().address}your-model/?task=infer&model=llama3-8b&gpu=l4&users=-1")
+        page.locator(".planner-verdict").wait_for(timeout=10_000)
+        while not waiting:
+            page.wait_for_timeout(100)
+        waiting.pop().continue_()
+        page.wait_for_timeout(2000)
+        assert "Users at once" in page.locator(".planner-verdict").inner_text()
 
 
 def test_an_address_with_a_book_in_it_is_cut(ask):
