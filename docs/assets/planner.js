@@ -151,7 +151,7 @@
     worker = new Worker(new URL("planner-worker.mjs", here), { type: "module" })
     worker.addEventListener("message", ({ data }) => {
       const { id: of, kind, asked: words, answer: found } = data
-      if (kind === "loading") return data.size && answer.querySelector(".planner-wait") && loading(`Loading Python: ${number(data.loaded / 1e6, 2)} of ${number(data.size / 1e6, 2)} MB, once …`)
+      if (kind === "loading") return data.size && answer.querySelector(".planner-wait") && loading(`Loading Python, which answers the rest: ${(data.loaded / 1e6).toFixed(1)} of ${(data.size / 1e6).toFixed(1)} MB, once …`)
       if (kind === "in_words") return words === config.value && pasted(found) // else another one was pasted meanwhile
       if (of !== id && of !== table) return
       if (kind === "row") return another(words, found)
