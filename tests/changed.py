@@ -143,9 +143,8 @@ def touched(changed: str) -> list[str] | None:
         found |= {test for test in files_of_tests() if "workflow" in test.name}
     if python and (package or changed.startswith("tests/")):
         found |= {test for test in files_of_tests() if path in imported(test)}
-    elif package:  # data: whoever imports the package may read it; sentences of pages are of its programs, and figures are computed again
-        reads = {test for test in files_of_tests() if any(one.parts[0] == path.parts[0] for one in imported(test))}
-        found |= {test for test in reads if test.parts[1] != "pages"}
+    elif package:  # data: whoever imports the package may read it
+        found |= {test for test in files_of_tests() if any(one.parts[0] == path.parts[0] for one in imported(test))}
     if path.parts[0] == "evidence":  # as text
         found |= {test for test in files_of_tests() if 'rglob("*.py")' in text(test)}
     if path.parts[0] == "dryrun":  # commands and programs that run it

@@ -191,7 +191,7 @@
     if (!one || shown_once || asked_for !== id) return
     const { fits, verdict: said, expected_gib, high_gib, gpu_gib, tokens_per_second, low, high } = one
     shown = { [words[0]]: one }
-    answer.prepend(verdict_of({ fits, verdict: said, gpu_gib }, expected_gib, high_gib), ...(tokens_per_second ? [facts([["Speed", band(tokens_per_second, low, high, "tokens/s")]])] : []))
+    answer.prepend(verdict_of({ fits, verdict: said, gpu_gib }, expected_gib, high_gib), ...(tokens_per_second ? [facts([["Speed", band(tokens_per_second, low, high, `tokens/s${is.train() && is.many() ? " of all GPUs" : +field("users").value > 1 && is.infer() ? " of all users" : ""}`)]])] : []))
     summarize()
     shown = {}
   }
@@ -483,13 +483,12 @@
   const CHAT = /instruct|chat|-it$|qwen3|smollm3|phi-4|gpt-oss/i, WITHOUT_BF16 = ["pascal", "volta", "turing"]
   const program = () => {
     const found = shown.train ?? shown.infer, value = name => field(name).value
-    const hub = offered.models.find(one => one.name === known)?.hub, family = offered.gpus.find(one => one.name === found?.gpu)?.family
+    const hub = hub_name()
     if (!hub || !found || "error" in found || state(found) === "no") return []
     if (is.infer()) return [found.server.includes(".gguf") || value("weights") !== "bf16" ? found.server : found.server.replace("MODEL", hub)]
-    if (missing().some(name => !argument(name)) || !CHAT.test(hub) || WITHOUT_BF16.includes(family)) return []
+    if (missing().some(name => !argument(name)) || unable(found).length) return []
     const length = `--length ${value("length") || 2048}`, epochs = value("epochs") || 1, at_once = +(value("batch") || 1), accumulation = +(value("accumulation") || 1)
-    if (!is.full()) return is.many() || at_once !== 1 ? [] : [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${accumulation > 1 ? accumulation : UPDATE.one} --epochs ${epochs}`]
-    if (!is.many() || is.nodes() || value("strategy") !== "fsdp2" || value("dtype") !== "mixed") return []
+    if (!is.full()) return [`python finetune_8b.py --model ${hub} --data conversations.jsonl --bits ${value("task") === "qlora" ? 4 : 16} ${length} --batch ${accumulation > 1 ? accumulation : UPDATE.one} --epochs ${epochs}`]
     const each = at_once * value("gpus"), parts = accumulation > 1 ? accumulation : Math.max(1, Math.round(UPDATE.many / each))
     return [`torchrun --nproc-per-node ${value("gpus")} finetune_14b.py --model ${hub} --data conversations.jsonl ${length} --batch ${parts * each} --micro-batch ${at_once} --epochs ${Math.ceil(epochs)}`]
   }
@@ -509,17 +508,18 @@
     if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
     if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
     if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`])]
-    if (!program().length) return [make("p", [`No program takes all values of this question${unable(found)}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
+    if (!program().length) return [make("p", [`No program takes all values of this question: ${unable(found).join("; ")}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
     return written.length ? [make("p", `Add to its TrainingArguments: ${written.map(name => `${ARGUMENTS[name]} (${name}${name === "fused loss" ? ", after pip install liger-kernel" : ""})`).join(", ")}.`)] : []
   }
+  const hub_name = () => offered.models.find(one => one.name === known)?.hub
   // Why the recipe's program cannot run what was asked.
   const unable = found => {
-    const hub = offered.models.find(one => one.name === known)?.hub, value = name => field(name).value
-    const why = [!hub && "its model is not on the Hub by a name that is known here", hub && !CHAT.test(hub) && "the recipes read conversations, and this model has no template for them",
-      !is.full() && is.many() && "the recipe for adapters takes one GPU", !is.full() && value("batch") > 1 && "the recipe for adapters takes one sequence at once: accumulate instead",
-      is.full() && !is.many() && "the recipe for all weights takes several GPUs", is.full() && is.nodes() && "the recipe takes one node", is.full() && value("dtype") !== "mixed" && "the recipe keeps fp32 weights",
-      is.full() && is.many() && value("strategy") !== "fsdp2" && "the recipe takes FSDP2", WITHOUT_BF16.includes(gpu_of(found.gpu)?.family) && "the recipes compute in bf16"].filter(Boolean)
-    return why.length ? `: ${why.join("; ")}` : ""
+    const hub = hub_name(), value = name => field(name).value, bf16 = !WITHOUT_BF16.includes(gpu_of(found.gpu)?.family)
+    const of_adapters = [is.many() && "the recipe for adapters takes one GPU", value("batch") > 1 && "the recipe for adapters takes one sequence at once: accumulate instead"]
+    const of_all = [!is.many() && "the recipe for all weights takes several GPUs", is.nodes() && "the recipe takes one node", value("dtype") !== "mixed" && "the recipe keeps fp32 weights",
+      value("strategy") !== "fsdp2" && "the recipe takes FSDP2"]
+    return [!hub && "its model is not on the Hub by a name that is known here", hub && !CHAT.test(hub) && "the recipes read conversations, and this model has no template for them",
+      ...(is.full() ? of_all : of_adapters), !bf16 && "the recipes compute in bf16"].filter(Boolean)
   }
   const command = () => {
     const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
