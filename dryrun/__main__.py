@@ -105,7 +105,7 @@ def infer(options: argparse.Namespace) -> str:
 
     with _named(asked):
         found = inference.serve(asked, cluster)
-        return _json(as_json.served(found)) if options.json else "\n".join(report.served(found))
+        return _json(as_json.served(found, options.price)) if options.json else "\n".join(report.served(found, options.price))
 
 
 def plan(options: argparse.Namespace) -> str:

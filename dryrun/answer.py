@@ -247,14 +247,16 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
         yield "no checkpointing", "without --checkpointing", replace(workload, checkpointing=0), setting
     else:
         yield "activation checkpointing", "--checkpointing", replace(workload, checkpointing=1), setting
-    if not workload.rank:
+    if not workload.rank and not now.fits:  # another training, and not the same one sooner
         autocast = under.autocast if under.weights == "float32" else under.weights
         yield "LoRA", f"--lora 16{in_bf16}", replace(under, rank=16, targets="all linear", autocast=autocast), adapted
-    if not workload.four_bit and setting.gpus == 1:
+    if not workload.four_bit and not (now.fits and not workload.rank):
         small = replace(under, rank=workload.rank or 16, targets="all linear", four_bit=True, checkpointing=1)
-        yield "QLoRA with checkpointing", f"--qlora {small.rank} --checkpointing{in_bf16}", small, adapted
+        with_ddp, by_ddp = (" and DDP", " --strategy ddp") if strategy(setting.strategy).shards else ("", "")  # which peft runs without more
+        each = replace(adapted, strategy="ddp") if by_ddp else adapted
+        yield f"QLoRA with checkpointing{with_ddp}", f"--qlora {small.rank} --checkpointing{in_bf16}{by_ddp}", small, each
         if not now.fits and not workload.fused_loss:  # what needs least
-            yield "QLoRA with checkpointing and a fused cross entropy", f"--qlora {small.rank} --checkpointing --fused-loss{in_bf16}", replace(small, fused_loss=True), adapted
+            yield f"QLoRA with checkpointing{',' if by_ddp else ' and'} a fused cross entropy{with_ddp}", f"--qlora {small.rank} --checkpointing --fused-loss{in_bf16}{by_ddp}", replace(small, fused_loss=True), each
     if not workload.rank and setting.optimizer == "adamw" and not now.fits:  # 16-bit weights and their 8-bit states: the least of full training
         least = "bf16 weights and AdamW in 8 bits" if mixed else "AdamW in 8 bits"
         yield least, f"{in_bf16} --optimizer adamw_8bit".strip(), under, replace(setting, optimizer="adamw_8bit", state="" if mixed else setting.state)
@@ -266,6 +268,36 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     if setting.gpus > 1 and setting.accumulation < 8:
         more = replace(setting, accumulation=2 * setting.accumulation)
         yield "twice the accumulation", f"--accumulation {more.accumulation}", workload, more
+    for words, option, same, elsewhere in _otherwise(workload, setting):
+        yield words, option, same, elsewhere
+        if not same.fused_loss:
+            yield f"{words} and a fused cross entropy", f"{option} --fused-loss", replace(same, fused_loss=True), elsewhere
+
+
+def _otherwise(workload: Workload, setting: Setting) -> Iterator[tuple[str, str, Workload, Setting]]:
+    """The same training, spread over its GPUs in another way, or on one of them: where links are slow, that is faster."""
+    if setting.gpus == 1:
+        return
+    whole = _uncut(workload, setting)
+    if setting.strategy != "ddp":
+        yield "DDP", "--strategy ddp", whole[0], replace(whole[1], strategy="ddp")
+    elif not optimizer(setting.optimizer).orthogonalizes:
+        cut = replace(setting, strategy="fsdp2")
+        yield "FSDP2", "--strategy fsdp2", *(_mixed(workload, cut) if workload.autocast and not workload.rank else (workload, cut))
+    if setting.nodes > 1 and setting.strategy == "fsdp2":
+        yield "HSDP", "--strategy hsdp", workload, replace(setting, strategy="hsdp")
+    yield "one of these GPUs alone", "--gpus 1", whole[0], replace(whole[1], gpus=1, gpus_per_node=1, strategy="", link=0.0, network=0.0)
+
+
+def _uncut(workload: Workload, setting: Setting) -> tuple[Workload, Setting]:
+    """The same where no rank cuts the weights: operators cast what shards cast as they are gathered."""
+    if not strategy(setting.strategy).shards:
+        return workload, setting
+    if workload.rank and setting.state == FP32_ADAPTERS and not workload.four_bit:
+        return replace(workload, autocast=workload.weights), setting
+    if setting.state == "fp32":
+        return replace(workload, weights="float32", autocast="bfloat16"), replace(setting, state="")
+    return workload, setting
 
 
 def _multiplied(times: int) -> str:

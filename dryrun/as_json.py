@@ -104,8 +104,8 @@ def options(found: list[Option]) -> list[dict[str, Any]]:
     ]
 
 
-def served(found: Served) -> dict[str, Any]:
-    """A generation on GPUs; `speed` is null where none is predicted."""
+def served(found: Served, price: float | None = None) -> dict[str, Any]:
+    """A generation on GPUs; `speed` is null where none is predicted. price: of one GPU for an hour."""
     asked, speeds = found.generation, None
     if found.predicted:
         first, each = found.prefill, found.decode
@@ -138,6 +138,7 @@ def served(found: Served) -> dict[str, Any]:
         "server": found.server(),
         "speed": speeds,
         "unpredicted": found.unpredicted,
+        **of_million(found, price),
         "changes": [
             {
                 "option": option,
@@ -147,3 +148,10 @@ def served(found: Served) -> dict[str, Any]:
             for option, other in ([] if found.fits else found.alternatives())
         ],
     }
+
+
+def of_million(found: Served, price: float | None = None) -> dict[str, float | None]:
+    """Hours of a million tokens of answers with their prompts, with low and high, and their cost; null where that is not predicted."""
+    hours = found.hours(1e6) or (None, None, None)
+    named = dict(zip(("hours_of_million", "hours_of_million_low", "hours_of_million_high"), hours, strict=True))
+    return {**named, "cost_of_million": hours[0] * price * found.gpus} if price and hours[0] else named

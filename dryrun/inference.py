@@ -14,6 +14,7 @@ from . import decoding, shared_memory, timing
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from .hardware import GiB
 from .job import LARGEST_COUNT, Cluster, Generation
+from .roofline import BEFORE_AMPERE
 from .traces import traced
 from .workload import Traced, Workload
 
@@ -23,6 +24,7 @@ MAY_BE_GIVEN = "it may fit: the system leaves the GPU a part of the memory, and 
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
 WITHOUT_FP8 = ("pascal", "volta")  # https://docs.vllm.ai/en/v0.32.0/features/quantization/llm_compressor/fp8/
 GIVEN_TO_VLLM, GIVEN_AT_MOST = 0.9, 0.97  # of a GPU's memory: by default, and where nothing else is on it
+MOST_SEQUENCES = 1024  # that are asked of vLLM
 MOST_SLOTS = 64  # that are asked of llama.cpp: it is made for few users
 OFFERED = ("bf16", "fp8", "int4-128")  # formats that are tried where the one asked for does not fit
 OFFERED_OF_LLAMA_CPP = ("bf16", "q8_0", "q4_k_m")  # and on machines with one memory for CPU and GPU
@@ -200,13 +202,28 @@ class Served:
             return f"llama-server --model MODEL.gguf --ctx-size {self.tokens} --parallel 1"
         if self.generation.weights in OF_LLAMA_CPP:
             split = " --split-mode tensor" if self.gpus > 1 else ""
-            seqs = max(1, min(self.users or self.generation.batch, MOST_SLOTS))
+            seqs = min(self._served, MOST_SLOTS)
             return f"llama-server --model MODEL.gguf{split} --ctx-size {self.tokens * seqs} --parallel {seqs}"
         split = f" --tensor-parallel-size {self.gpus}" if self.gpus > 1 else ""
-        seqs = max(1, min(self.users or self.generation.batch, 1024))
+        seqs = min(self._served, MOST_SEQUENCES)
         share = math.ceil(100 * (self.weights + seqs * self.cache(self.tokens) + LEAST) / self.size) / 100
         given = f" --gpu-memory-utilization {min(share, GIVEN_AT_MOST)}" if share > GIVEN_TO_VLLM else ""
-        return f"vllm serve MODEL{split} --max-model-len {self.tokens} --max-num-seqs {seqs}{given}"
+        half = " --dtype half" if self.cluster.gpu.family in BEFORE_AMPERE else ""
+        return f"vllm serve MODEL{split}{half} --max-model-len {self.tokens} --max-num-seqs {seqs}{given}"
+
+    @property
+    def _served(self) -> int:
+        """Sequences at once that a server is told: as many as were asked for, or all that fit where that is one."""
+        return self.generation.batch if self.generation.batch > 1 else max(1, self.users or 1)
+
+    def hours(self, tokens: float) -> tuple[float, float, float] | None:
+        """(hours, low, high) in which the sequences of the batch, one after the other, are answered by so many tokens, their prompts read too;
+        None where that is not predicted."""
+        if not (self.predicted and self.prefill):
+            return None
+        answers = tokens / (self.generation.new * self.generation.batch) / 3600
+        first, each, new = self.prefill, self.decode, self.generation.new
+        return tuple(answers * (getattr(first, name) + new * getattr(each, name)) for name in ("seconds", "low", "high"))
 
 
 def serve(generation: Generation, cluster: Cluster) -> Served:

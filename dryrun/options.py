@@ -92,6 +92,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--gpu", required=name != "train", help="rtx-4090, l4, t4, a100-sxm4-80, ... (`dryrun gpus`)")
     group.add_argument("--gpus", type=_positive, default=1, help="how many (default: 1)")
     if name == "infer":
+        group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour: the cost of a million tokens")
         group.add_argument("--memory", type=_above_zero, metavar="GB", help="of a Mac, GB10 or Strix Halo, where CPU and GPU share it (default: the largest sold)")
         return
     group.add_argument("--gpus-per-node", type=_positive, default=8, help="(default: 8)")

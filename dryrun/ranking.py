@@ -58,7 +58,7 @@ def _verdict(option: Option, first: Option) -> str:
     if host:
         return host
     if option is first:
-        return f"fits, and nothing that fits is clearly faster; bound by {option.prediction.bound}"
+        return f"fits, and nothing that surely fits is clearly faster; bound by {option.prediction.bound}"
     if option.trains != first.trains:
         own, other = ("adapters alone", "all weights")[:: 1 if option.trains == "adapters" else -1]
         return f"trains {own}, and {first.strategy} {other}"

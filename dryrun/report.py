@@ -178,8 +178,8 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
     yield "Predicted, not measured: dryrun validate --plan compares such plans with published ones."
 
 
-def served(found: Served) -> Iterator[str]:
-    """Whether a generation fits, for how many users, and how fast it is, line by line."""
+def served(found: Served, price: float | None = None) -> Iterator[str]:
+    """Whether a generation fits, for how many users, and how fast it is, line by line. price: for one GPU and hour, in any currency."""
     asked, cluster = found.generation, found.cluster
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
     yield f"{models.title(asked.model.text)}, {found.traced.parameters / 1e9:,.3g} billion parameters, weights in {asked.weights}, KV cache in 16 bits"
@@ -216,6 +216,9 @@ def served(found: Served) -> Iterator[str]:
     if asked.batch > 1:
         yield f"{'tokens/s, each user':24}{1 / each.seconds:10,.1f}   {1 / each.high:,.1f} to {1 / each.low:,.1f}"
     yield f"{'bound by':24}{each.bound:>10}"
+    if price and (hours := found.hours(1e6)):
+        cost, least, most = (each * price * found.gpus for each in hours)
+        yield f"{'a million tokens cost':24}{cost:10,.4g}   {least:,.4g} to {most:,.4g}, with their prompts, while this batch is full"
     yield ""
     yield f"To serve it: {found.server()}"
     yield "Predicted, not measured: dryrun validate prints the errors on published measurements."

@@ -1,6 +1,6 @@
 """Kernels and a GPU: seconds.
 
-Each kernel takes `launch + max(mathematics, bytes) + overlap x min(mathematics, bytes)`. Mathematics is padded to the tiles
+Each kernel takes `launch + max(mathematics, bytes)`. Mathematics is padded to the tiles
 of a matrix product and to whole waves of multiprocessors. What the L2 cache still holds is not read again, but by attention, whose
 reads are those of tables. Constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
 `data/constants.json` holds them with their date.
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from .kernels import Kernel
 
 # Kinds of kernels: which constant says how much of the peak a kernel reaches.
-(PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, FORWARD, BACKWARD, FORWARD_RECENT, BACKWARD_RECENT, FORWARD_TRITON,
- BACKWARD_TRITON, MEMORY) = range(11)  # fmt: skip
+PRODUCT, PRODUCT_RECENT, PRODUCT_FP32, PRODUCT_FP8, ATTENTION, ATTENTION_FLASH, ATTENTION_TRITON, MEMORY = range(8)
 HBM, GDDR, GDDR_LARGE_CACHE = range(3)
 LARGE_CACHE = 24  # MB
 FULL, POWER_LIMITED, HALF_RATE = range(3)  # how a GPU's tensor cores are held back
@@ -194,9 +193,9 @@ def row_seconds(row: Row, constants: Mapping[str, float]) -> tuple[Numbers, Numb
     clock = choose(row.held_back, (1.0, constants["power_limited"], constants["half_rate"]))
     mathematics = row.mathematics / (choose(row.kind, efficiencies(constants)) * clock)
     moved = row.moved / bandwidth_share(constants, constants["bandwidth"], row.memory_type)
-    both = row.count * (maximum(mathematics, moved) + constants["overlap"] * minimum(mathematics, moved))
+    longer = row.count * maximum(mathematics, moved)
     first = mathematics >= moved
-    return both * first, both * (1 - first), row.count * row.launches * constants["launch"]
+    return longer * first, longer * (1 - first), row.count * row.launches * constants["launch"]
 
 
 def seconds(rows: Iterable[Row], constants: Mapping[str, float]) -> tuple[float, float, float]:
@@ -212,12 +211,10 @@ def bandwidth_share(constants: Mapping[str, float], share: float, memory_type: N
 
 def efficiencies(constants: Mapping[str, float]) -> tuple[float, ...]:
     """The share of its peak that each kind of kernel reaches, in the order of the kinds."""
-    product, forward, backward = (constants[name] for name in ("product", "attention_forward", "attention_backward"))
-    recent, flash = product * constants["product_recent"], constants["attention_flash"]
-    fp32, fp8 = constants["product_fp32"], recent * constants["product_fp8"]
-    triton = constants["attention_triton"]
-    return (product, recent, fp32, fp8, forward, backward, forward * flash, backward * flash,
-            forward * triton, backward * triton, 1.0)  # fmt: skip
+    product = constants["product"]
+    recent = product * constants["product_recent"]
+    return (product, recent, constants["product_fp32"], recent * constants["product_fp8"],
+            1.0, constants["attention_flash"], constants["attention_triton"], 1.0)  # fmt: skip
 
 
 def _row(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_bytes: float | None, attention: str) -> Row:
@@ -231,7 +228,7 @@ def _row(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_by
         if weight_bytes is not None:
             moved = _weights_read(kernel, weight_bytes, moved)
     elif kernel.kind == "attention":
-        kind = _attention_kernel(attention, gpu) + (kernel.phase == "backward")
+        kind = _attention_kernel(attention, gpu)
         share, reads = kernel_tables.attention(gpu, kernel.shape[2])
         mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak / share
         moved = reads * kernel.bytes
@@ -240,12 +237,9 @@ def _row(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_by
 
 
 def _attention_kernel(attention: str, gpu: Processor) -> int:
-    """The kind of its forward pass; that of the backward pass is the next one."""
     if attention == "triton":
-        return FORWARD_TRITON
-    if gpu.architecture not in RECENT:
-        return FORWARD
-    return FORWARD_RECENT if attention == "flash" else FORWARD
+        return ATTENTION_TRITON
+    return ATTENTION_FLASH if attention == "flash" and gpu.architecture in RECENT else ATTENTION
 
 
 def _weights_read(kernel: Kernel, weight_bytes: float, moved: float) -> float:

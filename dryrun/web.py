@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __main__ as command
-from . import answer, config_file, families, hardware, inference, job, models, profiles, roofline
+from . import answer, as_json, config_file, families, hardware, inference, job, models, profiles, roofline
 from .hardware import GiB
 from .options import parser
 
@@ -122,6 +122,8 @@ def _served(found: inference.Served) -> dict[str, Any]:
         "seconds_to_first_token": found.prefill.seconds if each and found.prefill and found.prefill_judged else None,
         "users": found.users,
         "longest": found.longest,
+        "unpredicted": found.unpredicted,
+        **as_json.of_million(found),
     }
 
 

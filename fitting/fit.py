@@ -8,10 +8,10 @@ of rows of unseen sources (for low and high).
 
 import datetime
 import json
-import random
 from collections import Counter
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from dryrun import timing
 
@@ -20,8 +20,8 @@ from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictab
 from .peaks import memory_constants, peaks
 
 START = {
-    "product": 0.72, "product_recent": 0.85, "product_fp32": 0.85, "attention_forward": 0.95, "attention_backward": 0.8,
-    "attention_flash": 0.7, "attention_triton": 0.5, "bandwidth": 0.7, "overlap": 0.4,
+    "product": 0.72, "product_recent": 0.85, "product_fp32": 0.85, "attention_flash": 0.7, "attention_triton": 0.5,
+    "bandwidth": 0.7,
     "launch": 5e-6, "dispatch": 12e-6, "script": 9e-6, "megatron": 24e-6,
     "power_limited": 0.6,
     "half_rate": 1.3,
@@ -36,12 +36,9 @@ MEANING = {
     "product": "share of the 16-bit or TF32 peak that matrix products reach after padding to tiles and waves",
     "product_recent": "times this on Hopper and data-center Blackwell",
     "product_fp32": "share of the fp32 peak that matrix products without tensor cores reach",
-    "attention_forward": "share of what fused attention reaches alone that it reaches in a step, forward",
-    "attention_backward": "the same of the backward pass, whose FLOPs are two and a half times as many",
-    "attention_flash": "times this with FlashAttention 2 on Hopper and data-center Blackwell, where the kernels of NVIDIA's libraries are newer",
-    "attention_triton": "times this with FlashAttention of 2022, written in Triton",
+    "attention_flash": "times what attention reaches alone, with FlashAttention 2 on Hopper and data-center Blackwell, where NVIDIA's libraries have newer kernels",
+    "attention_triton": "the same with FlashAttention of 2022, written in Triton",
     "bandwidth": "share of the memory bandwidth that kernels reach",
-    "overlap": "share of the shorter of mathematics and memory time that is added to the longer",
     "launch": "seconds that each kernel adds on the GPU",
     "dispatch": "seconds of CPU for each operator that launches, in eager PyTorch",
     "script": "seconds of CPU for each operator that launches, in TorchScript",
@@ -64,15 +61,13 @@ MEANING = {
     "old_server_step": "the same before 2025",
     "server_sequence": "and for each sequence of its batch",
 }
-AT_MOST_ONE = {"product", "product_fp32", "attention_forward", "attention_backward", "bandwidth", "overlap", "power_limited",
-               "link", "streaming", "product_recent", "attention_flash", "attention_triton"}  # fmt: skip
+AT_MOST_ONE = {"product", "product_fp32", "bandwidth", "power_limited", "link", "streaming", "product_recent",
+               "attention_flash", "attention_triton"}  # fmt: skip
 MOST_OF_SOURCE = 40  # errors of a class that one source brings to its band
-ROUNDS = 14
-MOVES = 100  # of several constants at once, in each round
-FIRST_STEP, SHRINK = 0.25, 0.78
-# Of one row, as a logarithm: beyond it an error counts by a fifth, so that a wrong row does not pull the constants and a wrong constant
-# still finds its way.
-LARGE_ERROR, BEYOND = 0.5, 0.2
+# Of one row, as a logarithm: beyond it an error counts by its size and no longer by its square, so that a wrong row does not pull.
+LARGE_ERROR = 0.1
+# What holds a constant at its start, as a weight on its logarithm: little beside a single row, so it decides where no row says anything.
+HELD = 0.1
 TUNED = {
     "training, one GPU",
     "training, many GPUs",
@@ -83,44 +78,29 @@ TUNED = {
 }  # the classes that the constants are fitted on
 
 
-def fit(data, chosen, free=None, seed=0):
-    """Constants that make the mean error of the chosen rows small: one at a time, in shrinking steps. seed: of the moves of several at once."""
+def fit(data, chosen, start=START):
+    """Constants that make the errors of the chosen rows small: least squares of their logarithms, where large errors count less.
+
+    data: `held_out.Predictable`. chosen: whether each of its rows may be seen. start: where the search begins; it ends at the same constants
+    from all that are near.
+    """
     chosen = np.asarray(chosen) & np.isin(data.classes, list(TUNED))
-    weights = weights_of(data)[chosen]
-    mine = data.runs.only(np.flatnonzero(chosen))
-    measured = data.measured[chosen]
+    weights = np.sqrt(weights_of(data)[chosen])
+    weights /= np.sqrt(np.mean(weights**2))
+    mine, measured = data.runs.only(np.flatnonzero(chosen)), np.log(data.measured[chosen])
+    names, begin, expected = list(START), _logarithms(start), _logarithms(START)
+    highest = np.array([0.0 if name in AT_MOST_ONE else np.inf for name in names])
 
-    def loss(constants):
-        errors = np.abs(np.log(mine.seconds(constants) / measured))
-        errors = np.where(errors < LARGE_ERROR, errors, LARGE_ERROR + BEYOND * (errors - LARGE_ERROR))
-        return float(np.average(errors, weights=weights))
+    def errors(logarithms):
+        predicted = mine.seconds(dict(zip(names, np.exp(logarithms), strict=True)))
+        return np.concatenate([weights * (np.log(predicted) - measured), HELD * (logarithms - expected)])
 
-    constants, step = dict(START), FIRST_STEP
-    best, source = loss(constants), random.Random(seed)
-    for _ in range(ROUNDS):
-        for name in free or constants:
-            for factor in (1 + step, 1 / (1 + step)):
-                while True:
-                    tried = {**constants, name: constants[name] * factor}
-                    if name in AT_MOST_ONE and tried[name] > 1:
-                        break
-                    now = loss(tried)
-                    if now >= best - 1e-6:
-                        break
-                    constants, best = tried, now
-        for names, signs in _several(list(free or constants), source):
-            tried = {**constants, **{name: constants[name] * (1 + step) ** sign for name, sign in zip(names, signs)}}
-            if all(tried[name] <= 1 for name in AT_MOST_ONE & set(names)) and (now := loss(tried)) < best - 1e-6:
-                constants, best = tried, now
-        step *= SHRINK
-    return constants
+    found = least_squares(errors, begin, bounds=(-np.inf, highest), loss="soft_l1", f_scale=LARGE_ERROR)
+    return {name: float(value) for name, value in zip(names, np.exp(found.x), strict=True)}
 
 
-def _several(names, source):
-    """Moves of two or three constants at once: where two explain the same seconds, moving one alone gains nothing."""
-    for _ in range(MOVES):
-        chosen = source.sample(names, min(len(names), source.choice((2, 3))))
-        yield chosen, [source.choice((-1, 1)) for _ in chosen]
+def _logarithms(constants):
+    return np.log([constants[name] for name in START])
 
 
 def weights_of(data):
@@ -176,7 +156,7 @@ def ratio_errors(data, held):
 
 
 def _rounded(constants):
-    return {name: float(f"{value:.3g}") for name, value in constants.items()}
+    return {name: float(f"{value:.4g}") for name, value in constants.items()}
 
 
 def main():

@@ -4,6 +4,7 @@
 hundreds of models. A test traces some of the rows again and compares.
 """
 
+import datetime
 import json
 import math
 import statistics
@@ -17,6 +18,7 @@ from dryrun import timing
 from .held_out import family_of, fold_of, of_group, pairs_of, predictable, source_of
 
 PATH = Path(__file__).with_name("data") / "judged.json"
+REASONS = Path(__file__).with_name("data") / "reasons.json"
 WORSE = 1.1  # times a median before: a change of constants that does that says why
 UNSEEN = {"fold": fold_of, "source": source_of, "family": family_of}  # what the constants had no part of
 TRAINING = ("training, one GPU", "training, many GPUs")
@@ -111,8 +113,21 @@ def changes(before, after, measured):
     known = [_by_class(judged, measured) for judged in (before, after)]
     for klass in sorted({*known[0], *known[1]}):
         (old, had), (new, has) = (found.get(klass, (math.nan, 0)) for found in known)
-        word = "  WORSE by more than a tenth: say why" if new > WORSE * old else ""
+        word = "  WORSE by more than a tenth" if new > WORSE * old else ""
         yield f"{klass:32}{old:7.1f} % of {had:<5}{new:7.1f} % of {has:<5}{word}"
+
+
+def worse(before, after, measured):
+    """{class: (median error before, after)} of those that a fit made worse by more than a tenth."""
+    old, new = (_by_class(judged, measured) for judged in (before, after))
+    return {klass: (round(old[klass][0], 1), round(new[klass][0], 1)) for klass in old if klass in new and new[klass][0] > WORSE * old[klass][0]}
+
+
+def give_reason(found, why):
+    """Keeps why classes became worse, as `worse` found them: a fit that nobody explains is one that nobody can undo."""
+    known = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else []
+    more = [{"date": datetime.date.today().isoformat(), "class": klass, "before": old, "after": new, "why": why} for klass, (old, new) in found.items()]
+    REASONS.write_text(json.dumps(known + more, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _by_class(judged, measured):

@@ -66,7 +66,7 @@ warnings.simplefilter("ignore")
 import matplotlib.pyplot as plt
 
 from dryrun import timing
-from fitting import contexts, draws, judged, published
+from fitting import contexts, judged, published, without
 from dryrun.answer import answer, usable
 from dryrun.hardware import CAPACITY, ON_PAGES, accelerator
 from dryrun.timing import training_step
@@ -169,16 +169,49 @@ table("errors", "Predicted against published seconds, for sources that were not 
       kind="derived")
 
 # %% [markdown]
-# How sure is such a median? The error of all rows is nearly flat round its minimum. With other
-# random moves the search for constants ends elsewhere, as good on what it saw. Six more
-# searches (`python -m fitting draws`), and the medians that came out:
+# Why are they not smaller? Each source has its own software and machines, which are faster or
+# slower than those of others. Take that out: allow each source one factor of its own, the
+# median of its rows in the class. What is left is how well steps of one source are told apart.
 
 # %%
-drawn = draws.read()
-table("draws", "Median error of sources that were not fitted, by constants of six more searches",
-      {"class": "Class", "used": "Constants in use, %", "least": "Least of six, %", "most": "Most of six, %"},
-      [{"class": name, "used": row_of(name, found)["median"], "least": drawn[name][0], "most": drawn[name][-1]}
-       for name, found in sorted(sure.items(), key=lambda item: -len(item[1]))], kind="derived")
+SOURCE_OF = {row["id"]: row["source"] for row in published.rows()}
+FEWEST_ROWS = 5  # of a source in a class: fewer say little of its factor
+of_sources = {}
+for one in JUDGED:
+    log = math.log(one.seconds / MEASURED[one.id])
+    of_sources.setdefault(one.klass, {}).setdefault(SOURCE_OF[one.id], []).append(log)
+
+
+def percent(logarithms):
+    return statistics.median(100 * abs(math.exp(log) - 1) for log in logarithms)
+
+
+def split(klass):
+    several = [found for found in of_sources[klass].values() if len(found) >= FEWEST_ROWS]
+    factors = [statistics.median(found) for found in several]
+    within = [log - factor for found, factor in zip(several, factors) for log in found]
+    return {"class": klass, "sources": len(several), "total": percent(log for found in several for log in found),
+            "factor": percent(factors), "within": percent(within)}
+
+
+table("within", "Median error, and what is left of it where each source has a factor of its own",
+      {"class": "Class", "sources": "Sources of five rows or more", "total": "Their rows, %",
+       "factor": "Factor of a source, %", "within": "Rows beside it, %"},
+      [row for row in map(split, sorted(sure, key=lambda name: -len(sure[name]))) if row["sources"] > 1],
+      kind="derived")
+
+# %% [markdown]
+# And what does each part of the prediction buy? `python -m fitting without` takes one out at a
+# time, fits the constants again and judges every row by those that had not seen its source.
+
+# %%
+BOUGHT = {"training, one GPU": "One GPU, %", "training, many GPUs": "Many GPUs, %",
+          "tensor and pipeline parallel": "TP, PP, %", "QLoRA": "QLoRA, %", "LoRA": "LoRA, %",
+          "forward": "Forward, %", "decode": "Decoding, %", "fp8": "fp8, %"}
+table("without", "Median error for sources that were not fitted, where a part of the prediction is left out",
+      {"part": "Left out"} | BOUGHT,
+      [{"part": part} | {klass: medians[klass] for klass in BOUGHT} for part, medians in without.read().items()],
+      kind="derived")
 
 # %% [markdown]
 # One figure for a class hides that GPUs differ. Below, the same rows by GPU, where at least

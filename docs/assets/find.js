@@ -58,7 +58,9 @@
   }
 
   // A question that names a model is one for the page your-model: it is offered above the pages.
-  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|pretrain|finetune|finetuning|lora|qlora|dpo|grpo|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve|llms?)\b/i
+  const ASKED = /\b(fit|fits|vram|memory|gib|gb|ram|train|training|pretrain|fine[- ]?tun\w*|rent|cheap\w*|lora|qlora|dpo|grpo|fast|speed|tokens|tps|long|hours|days|cost|price|run|inference|serve|llms?)\b/i
+  // And one about memory, time or money that names none leads to the empty form.
+  const QUANTITY = /\b(calculator|estimator|(which|what|cheapest|best) gpus?|gpus? (for|to|do i need)|how (much|many) (vram|memory|ram|gpus|gpu memory)|(can|could) i (run|train|fine[- ]?tune)|(will|does) it fit|how (long|many (hours|days))\b.*\b(pre-?train|train|fine[- ]?tun)\w*|costs? (of|to) (train|pretrain|serv|fine|run)\w*)\b/i
   const TASKS = [["qlora", /\bqlora\b/i], ["full", /\b(full|pre-?train\w*|scratch)\b/i], ["lora", /\b(lora|fine[- ]?tun\w*|sft|dpo|grpo)\b/i], ["full", /\btrain\w*/i], ["infer", /./]]
   const WEIGHTS = [["q4_k_m", /\b(q4|gguf|ollama|llama\.cpp)/i], ["int4-128", /\b(4[- ]?bits?|int4|awq|gptq)\b/i], ["fp8", /\b(fp8|8[- ]?bits?)\b/i]]
   let choices // of the planner: fetched at the first digit, which all such names have
@@ -79,33 +81,36 @@
   }
   const amount = text => Number(text.replaceAll(",", ""))
   // What else a question says: an objective, tokens of a sequence or of all data, users.
-  const details = (query, task) => {
+  const ANSWER = 256 // tokens, as the form has it
+  const details = (query, task, positions = Infinity) => {
     const [, whole, unit] = query.match(/\b([\d,.]*\d) ?(b|bn|billion|t|trillion|m|million)? tokens\b(?! ?\/| per\b)/i) ?? [], context = query.match(/\b(\d{1,3}) ?k\b(?= ?(?:tokens|context|sequence|length))/i)?.[1]
     const users = query.match(/\b(\w+) (?:users|readers|people)\b/i)?.[1], many = COUNTS[users] ?? (Number(users) || 0), length = context ? 1024 * context : whole && !unit ? amount(whole) : 0
     const of_training = [["objective", query.match(/\b(dpo|grpo)\b/i)?.[1].toLowerCase()], ["length", length >= 32 ? length : 0], ["tokens", unit ? `${whole}${unit[0].toUpperCase()}` : ""]]
-    return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? length : 0]] : of_training).filter(([, value]) => value)
+    return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? Math.min(length, positions - ANSWER) : 0]] : of_training).filter(([, value]) => value)
   }
   const LARGE = 30e9 // parameters: one card for gamers holds no such model
   const planned = async query => {
-    if (!/\d/.test(query) || query.length > 120) return
+    const quantity = QUANTITY.test(query)
+    if (!(quantity || /\d/.test(query)) || query.length > 120) return
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
     const offered = await choices, words = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ").match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
     if (!offered) return
     const gpu = named(offered.spellings.gpus, words), gpus = count(gpu?.before)
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
-    if (!model && !(gpu && ASKED.test(query))) return
+    if (!model && !quantity && !(gpu && ASKED.test(query))) return
     const address = new URL("your-model/", root), of = name => offered.models.find(one => one.name === name)
     const trains = !gpu || offered.gpus.find(one => one.name === gpu.name).trains
     const task = trains ? TASKS.find(([, said]) => said.test(query))[0] : "infer", large = !gpu && of(model?.name)?.parameters > LARGE
+    if (task === "infer" && /\boffload/i.test(query)) return // weights on the host are no question of the form
     address.searchParams.set("task", task)
     if (model) address.searchParams.set("model", model.name)
     if (gpu || large) address.searchParams.set("gpu", gpu?.name ?? "h100-sxm5")
     if (gpus > 1 || large) address.searchParams.set("gpus", large ? (task === "infer" ? 2 : 8) : gpus)
     const bits = WEIGHTS.find(([, said]) => said.test(query))?.[0]
     if (bits && task === "infer") address.searchParams.set("weights", bits) // training has no such field
-    for (const [name, value] of details(query, task)) address.searchParams.set(name, value)
+    for (const [name, value] of details(query, task, of(model?.name)?.positions)) address.searchParams.set(name, value)
     const what = [model?.as ?? model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
-    return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what.replace(/,$/, "") }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
+    return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what.replace(/,$/, "") || "Your model on your GPUs" }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
   }
 
   const show = (query, { items, words, instead }) => {

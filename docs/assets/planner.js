@@ -71,7 +71,7 @@
       ...["checkpointing", "fused-loss", "compile"].filter(name => field(name).checked).map(name => `--${name}`)]
   }
   const generation = () => [whole("model"), "--gpu", whole("gpu"), ...options("gpus", "memory", "prompt", "new"),
-    ...(field("users").value && field("users").value !== "1" ? ["--batch", field("users").value] : []), ...options("weights")]
+    ...(field("users").value && field("users").value !== "1" ? ["--batch", field("users").value] : []), ...options("weights", "price")]
   const much = () => is.infer() ? [] : options("rows", "tokens")
   const data = () => much().length ? [...much(), ...options("epochs", "price")] : []
   const plan = () => ["plan", ...step(), ...options("host-memory")]
@@ -358,8 +358,9 @@
   }
   const verdict = (found, ...bytes) => [echo(found), verdict_of(found, ...bytes), ...notes(found)]
   // Parts of the memory: tensors, what is beside them, and what comes on top in the worst case.
+  const COLORED = ["weights", "KV cache", "optimizer state", "activations", "gradients", "temporaries", "gathered weights", "16-bit copies of weights"] // each keeps its color
   const bar = (tensors, beside, most, size, high) => {
-    const parts = [...Object.entries(tensors).map(([name, gib], index) => [name, gib, `part-${index % 8}`]), ["beside tensors", beside, "part-beside"],
+    const parts = [...Object.entries(tensors).map(([name, gib]) => [name, gib, `part-${COLORED.includes(name) ? COLORED.indexOf(name) : 7}`]), ["beside tensors", beside, "part-beside"],
       ["more in the worst case", most, "part-most"]].filter(([, gib]) => gib > .005)
     const scale = 98 / Math.max(size, high)
     const row = make("div", parts.map(([name, gib, className]) => {
@@ -390,7 +391,7 @@
       facts([
         [no ? "Speed, if it fitted" : "Speed", band(...rates, `tokens/s${found.gpus > 1 ? " of all GPUs" : ""}`)],
         ["A step", `${number(found.seconds)} s, limited by ${LIMITS[found.bound] ?? found.bound}${launches ? `: it waits for launches, so the CPU decides, and it can take ${number(found.high / found.seconds, 2)} times as long` : ""}`],
-        found.link_gb_per_s && ["Links", `${number(found.link_gb_per_s, 2)} GB/s between GPUs${found.network_gb_per_s ? `, ${number(found.network_gb_per_s, 2)} GB/s of each to other nodes` : ""}, in one direction: assumed`],
+        found.link_gb_per_s && ["Links", `${[field("gpus-per-node").value !== "1" && `${number(found.link_gb_per_s, 2)} GB/s between GPUs`, found.network_gb_per_s && `${number(found.network_gb_per_s, 2)} GB/s of each GPU to other nodes`].filter(Boolean).join(", ")}, in one direction: assumed`],
         ["Model FLOPs utilization", [`${number(100 * found.mfu, 2)} % of the peak in 16 bits${found.mfu > 1 ? " (it counts attention whole, and a causal one skips half)" : ""}, ${is.full() ? "" : "counted for adapters: a log that counts 6 FLOPs for each parameter and token shows about 1.5 times as much; "}`, make("a", "without recomputation", { href: new URL("../debugging/#mfu", here).href })]],
         field("measured").value && ["Yours", normal(field("measured").value, ...rates, found.mfu)],
         found.hours && state(found) !== "no" && ["Your data", [...band(found.hours, found.hours_low, found.hours_high, "hours"), days(found.hours), ...sooner(found)]],
@@ -404,7 +405,7 @@
   // The change that makes most of the difference stands beside the time that it changes.
   const sooner = found => {
     const [best] = found.changes ?? [], times = best?.fits && best.tokens_per_second / found.tokens_per_second
-    return times > 1.5 ? [`; ${number(found.hours / times)} hours${days(found.hours / times)} with ${as_in_form(best.change).replace(/^an? /, "")}`] : []
+    return times > 1.5 ? ["; ", make("b", number(found.hours / times)), ` hours${days(found.hours / times)} with ${as_in_form(best.change).replace(/^an? /, "")}`] : []
   }
   const normal = (text, expected, low, high, mfu) => {
     const [, digits, percent] = text.match(/^\s*([\d,._]*\d)\s*(%?)/) ?? []
@@ -425,7 +426,8 @@
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
         speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
-        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? soon(speed.seconds_to_first_token, speed.first_low, speed.first_high) : `${number(1000 * speed.seconds_to_first_token)} ms; nobody has published such weights, so there is no low and high`],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? soon(speed.seconds_to_first_token, speed.first_low, speed.first_high) : [make("b", number(speed.seconds_to_first_token < 1 ? 1000 * speed.seconds_to_first_token : speed.seconds_to_first_token)), ` ${speed.seconds_to_first_token < 1 ? "ms" : "s"}; nobody has published such weights, so there is no low and high`]],
+        found.cost_of_million && ["Cost", [...band(found.cost_of_million, ...[found.hours_of_million_low, found.hours_of_million_high].map(hours => hours * found.cost_of_million / found.hours_of_million), "for a million tokens of answers"), `, their prompts read too, at ${field("price").value} for a GPU and hour, while ${+field("users").value > 1 ? "so many users are" : "this one user is"} busy`]],
         !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
         is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${gpu_of(field("gpu").value)?.name === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
         found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("apply", { users: found.users })]],
@@ -466,14 +468,14 @@
     const task = method?.toLowerCase() ?? "full"
     return task === field("task").value && value !== (field("strategy").value || "fsdp2") && [...field("strategy").options].some(each => each.value === value) ? value : ""
   }
-  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), ...fold(plan, "strategies", some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => line(
+  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), ...fold(plan, "strategy", "strategies", some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => line(
     offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”")))))]
   // Those that do not fit are folded away, where others do.
   let unfolded = false
-  const fold = (all, of, shown_as) => {
+  const fold = (all, one_of, of, shown_as) => {
     const [yes, no] = [all.filter(one => state(one) !== "no"), all.filter(one => state(one) === "no")]
     if (!yes.length || !no.length) return [shown_as(all)]
-    const rest = make("details", [make("summary", `${no.length} ${of} that do not fit`), shown_as(no)], { open: unfolded })
+    const rest = make("details", [make("summary", no.length === 1 ? `1 ${one_of} that does not fit` : `${no.length} ${of} that do not fit`), shown_as(no)], { open: unfolded })
     rest.addEventListener("toggle", () => { unfolded = rest.open })
     return [shown_as(yes), rest]
   }
@@ -494,6 +496,7 @@
   }
   // What of the question the recipe's program has no option for.
   const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile": "torch_compile=True" } // of Trainer, which the recipe for one GPU uses
+  const EXPLAINED = { "fused loss": "training/loss/#chunked-loss", "torch.compile": "training/throughput/#torch-compile" } // where a program of one's own gets it from
   const argument = name => is.full() ? undefined : ARGUMENTS[name]
   const missing = () => {
     const value = name => field(name).value, on = name => field(name).checked
@@ -507,8 +510,8 @@
     if (is.infer() || !found || "error" in found || state(found) === "no") return []
     if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
     if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
-    if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`])]
-    if (!program().length) return [make("p", [`No program takes all values of this question: ${unable(found).join("; ")}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
+    if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`, ...gone.filter(name => Object.hasOwn(EXPLAINED, name)).flatMap(name => [" How to add it: ", to(name, EXPLAINED[name]), "."])])]
+    if (!program().length) return [make("p", [`No program takes all values of this question: ${unable(found).join("; ")}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? field("strategy").value === "ddp" ? to("data-parallel training", "training/data-parallel/") : to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
     return written.length ? [make("p", `Add to its TrainingArguments: ${written.map(name => `${ARGUMENTS[name]} (${name}${name === "fused loss" ? ", after pip install liger-kernel" : ""})`).join(", ")}.`)] : []
   }
   const hub_name = () => offered.models.find(one => one.name === known)?.hub
@@ -587,8 +590,8 @@
   // A table that is made again takes the cursor from a price that is being typed.
   const typing = () => document.activeElement?.matches("#planner-table input")
   const tabulate_unless_typing = () => { if (table && !typing()) tabulate() }
-  const hours = one => one.tokens_per_second && state(one) !== "no" ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0
-  const price = one => Number(prices[axis === "gpu" ? one.name : whole("gpu")] ?? field("price").value) || 0
+  const hours = one => state(one) === "no" ? 0 : is.infer() ? one.hours_of_million ?? 0 : one.tokens_per_second ? (shown.train?.tokens ?? 0) / 3600 / one.tokens_per_second : 0 // of a million tokens of answers, of all data
+  const price = one => Number(axis === "gpu" && one.name !== whole("gpu") ? prices[one.name] : prices[whole("gpu")] ?? field("price").value) || 0 // that of the form is of its GPU
   const cost = one => hours(one) * price(one) * (+field("gpus").value || 1)
   const tabulate = () => {
     const place = document.getElementById("planner-table"), held = place?.contains(document.activeElement) && document.activeElement.dataset.key
@@ -617,13 +620,13 @@
       box.addEventListener("blur", () => setTimeout(() => { if (!place.contains(document.activeElement)) tabulate_unless_typing() }, REST)) // a click that ends it finds its button still there
       return [make("td", box), total]
     }
-    const timed = Boolean(shown.train?.tokens), tight = is.train() && !field("fused-loss").checked && rows.some(one => state(one) === "no")
-    const heads = [axis === "gpu" ? "GPU" : "Model", ...(timed && axis === "gpu" ? ["Price of an hour", "Cost"] : []), ...(timed ? ["Hours of your data"] : []), "Fits", "Memory", "Tokens/s"]
-    place?.replaceChildren(...(timed && axis === "gpu" ? [make("label", ["Sorted by ", sorted]), make("p", "Type what you pay for an hour. Enter leads to the next price.", { className: "planner-note" })] : is.train() && !timed ? [make("p", `Say how many rows or tokens your data has: then this table shows hours${axis === "gpu" ? " and cost" : ""}.`, { className: "planner-note" })] : []),
-      ...(tight ? [make("p", ["With a fused loss a step needs less memory: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), ...fold(rows, `${axis === "gpu" ? "GPUs" : "models"}`, some => grid(heads, some.map(one => {
+    const timed = Boolean(shown.train?.tokens), costs = axis === "gpu" && (timed || is.infer()), tight = is.train() && !field("fused-loss").checked && rows.some(one => state(one) === "no")
+    const heads = [axis === "gpu" ? "GPU" : "Model", ...(costs ? ["Price of an hour", is.infer() ? "Cost of a million tokens" : "Cost"] : []), ...(timed ? ["Hours of your data"] : []), "Fits", "Memory", "Tokens/s"]
+    place?.replaceChildren(...(costs ? [make("label", ["Sorted by ", sorted]), make("p", "Type what you pay for an hour. Enter leads to the next price.", { className: "planner-note" })] : is.train() && !timed ? [make("p", `Say how many rows or tokens your data has: then this table shows hours${axis === "gpu" ? " and cost" : ""}.`, { className: "planner-note" })] : []),
+      ...(tight ? [make("p", ["With a fused loss a step needs less memory: ", take("apply", { "fused-loss": true })], { className: "planner-note" })] : []), ...fold(rows, ...(axis === "gpu" ? ["GPU", "GPUs"] : ["model", "models"]), some => grid(heads, some.map(one => {
       const row = line(keyed(take(label(one), { [axis]: one.name }), `name ${one.name}`), ...(timed ? [hours(one) ? number(hours(one)) : "–"] : []), { fits: "yes", maybe: "maybe", no: "no" }[state(one)], `${number(one.expected_gib)} to ${number(one.high_gib)} of ${number(one.gpu_gib)} GiB`,
-        one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : "–")
-      row.firstChild.after(...(timed && axis === "gpu" ? priced(one) : []))
+        one.tokens_per_second ? `${number(one.tokens_per_second)} (${number(one.low)} to ${number(one.high)})` : one.unpredicted && state(one) !== "no" ? make("span", "not predicted", { title: one.unpredicted }) : "–")
+      row.firstChild.after(...(costs ? priced(one) : []))
       return row
     }))), ...(left_out ? [make("p", `Some are left out: ${in_page(left_out)}`)] : []))
   }
@@ -646,10 +649,14 @@
   Promise.all([filled, stored]).then(() => { read(); read_table(); ask() }, error => answer.replaceChildren(make("p", `The lists of models and GPUs could not be fetched: ${error.message}. Load the page again.`)))
   let eight = false // whether the batch is GRPO's, and nobody's choice
   form.addEventListener("submit", event => event.preventDefault())
+  let of_mac = false // whether the format of the weights is that of a Mac, and nobody's choice
   field("gpu").addEventListener("change", () => {
     const before = field("gpu").value
     split_gpu()
-    if (field("gpu").value !== before) ask()
+    const shared = gpu_of(field("gpu").value)?.trains === false, format = field("weights").value
+    if (shared ? format === defaults0.weights : of_mac && format === "q4_k_m") field("weights").value = shared ? "q4_k_m" : defaults0.weights // what is usually run there
+    of_mac = shared && field("weights").value === "q4_k_m" && (of_mac || format === defaults0.weights)
+    if (field("gpu").value !== before || field("weights").value !== format) ask()
   })
   form.addEventListener("input", event => {
     if (event.target === config) return

@@ -16,7 +16,7 @@
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
-    batchsize: "batch size", bs: "batch size", eta: "days train", calculator: "estimate", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
+    batchsize: "batch size", bs: "batch size", eta: "days train", computer: "machine", computers: "machines", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
     finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", overheating: "heat throttling", overheats: "heat throttling", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little

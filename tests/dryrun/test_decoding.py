@@ -13,6 +13,7 @@ from dryrun.kernel_tables import Alone
 from dryrun.setting import Setting
 from dryrun.traces import traced
 from dryrun.workload import Workload
+from fitting import __main__ as command
 from fitting import held_out, judged, published
 from fitting import kernel_tables as reduced
 from fitting.rows import run_of
@@ -180,3 +181,38 @@ def test_a_fit_that_makes_a_class_worse_says_so():
     worse, better = judged.changes([*before, gone], after, {"a": 1.0, "b": 1.0})
     assert "5.0 % of 1" in worse and "20.0 % of 1" in worse and "WORSE" in worse
     assert "WORSE" not in better
+
+
+def test_a_fit_that_makes_a_class_worse_fails_until_somebody_says_why(monkeypatch, tmp_path):
+    rows = [{"id": "a", "seconds": 1.0}, {"id": "b", "seconds": 1.0}]
+    before = [judged.Judged("a", "decode", 1.05, 0, 0, 0, 0), judged.Judged("b", "forward", 1.2, 0, 0, 0, 0)]
+    after = [judged.Judged("a", "decode", 1.2, 0, 0, 0, 0), judged.Judged("b", "forward", 1.1, 0, 0, 0, 0)]
+    monkeypatch.setattr(judged, "write", lambda rows: None)
+    monkeypatch.setattr(judged, "REASONS", tmp_path / "reasons.json")
+    monkeypatch.delenv("WHY", raising=False)
+    monkeypatch.setattr(judged, "read", iter([before, after, after] * 2).__next__)
+    with pytest.raises(SystemExit, match=r"^error: decode: worse by more than a tenth, .*WHY='one sentence' make fit"):
+        command.again(rows)
+    monkeypatch.setenv("WHY", "a source was wrong")
+    command.again(rows)
+    (kept,) = json.loads((tmp_path / "reasons.json").read_text(encoding="utf-8"))
+    assert (kept["class"], kept["before"], kept["after"], kept["why"]) == ("decode", 5.0, 20.0, "a source was wrong")
+
+
+def test_a_server_is_told_the_users_that_were_asked_for_and_all_that_fit_where_one_was():
+    one, fifty = (serve(Generation("llama3-8b", batch=batch), Cluster("l40s")) for batch in (1, 50))
+    assert f"--max-num-seqs {one.users} " in one.server() and one.users > 100
+    assert fifty.server().endswith("--max-num-seqs 50")
+
+
+@pytest.mark.parametrize("gpu, half", [("t4", True), ("v100-pcie-32", True), ("l4", False)])
+def test_vllm_is_told_to_take_fp16_where_a_gpu_has_no_bf16(gpu, half):
+    assert ("--dtype half" in serve(Generation("qwen3-4b"), Cluster(gpu)).server()) is half
+
+
+def test_a_million_tokens_cost_the_hours_of_their_answers_and_prompts():
+    found = serve(Generation("llama3-8b", prompt=1024, new=256, batch=50), Cluster("l40s"))
+    hours, low, high = found.hours(1e6)
+    assert hours * 3600 == pytest.approx(1e6 / (256 * 50) * (found.prefill.seconds + 256 * found.decode.seconds))
+    assert low < hours < high
+    assert serve(Generation("llama3-8b", weights="q4_k_m"), Cluster("m4-max")).hours(1e6) is None

@@ -223,9 +223,11 @@ def test_adapters_on_4_bits_compute_what_adapters_on_16_compute():
 @pytest.mark.parametrize(
     "name, job, cluster, options, offered",
     [
-        ("qwen3-0.6b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4"}, ["--length", 256, "--dtype", "mixed", "--checkpointing"], ["--lora"]),
+        ("qwen3-4b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4"}, ["--length", 256, "--dtype", "mixed", "--checkpointing"], ["--lora", "--qlora"]),
         ("llama3.2-1b", {"precision": "mixed", "checkpointing": True}, {"gpu": "rtx-4090", "gpus": 4}, ["--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--fused-loss --batch 8"]),
-        ("qwen3-0.6b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4", "gpus": 4}, ["--length", 256, "--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--lora"]),
+        ("qwen3-8b", {"length": 256, "precision": "mixed", "checkpointing": True}, {"gpu": "l4", "gpus": 4}, ["--length", 256, "--gpus", 4, "--dtype", "mixed", "--checkpointing"], ["--lora", "--qlora 16 --checkpointing --dtype bf16 --strategy ddp", "--strategy ddp --fused-loss", "--gpus 1"]),
+        ("qwen3-0.6b", {"length": 256}, {"gpu": "l4", "gpus": 4, "gpus_per_node": 2}, ["--length", 256, "--gpus", 4, "--gpus-per-node", 2], ["--strategy hsdp", "--strategy ddp", "--gpus 1"]),
+        ("qwen3-0.6b", {"length": 256, "precision": "mixed"}, {"gpu": "l4", "gpus": 4, "strategy": "ddp"}, ["--length", 256, "--gpus", 4, "--strategy", "ddp", "--dtype", "mixed"], ["--strategy fsdp2", "--gpus 1 --fused-loss"]),
         ("llama3-8b", {"objective": "dpo", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--checkpointing"], ["--optimizer adamw_8bit"]),
         ("llama3-8b", {"objective": "dpo", "precision": "mixed", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--dtype", "mixed", "--checkpointing"], ["--dtype bf16 --optimizer adamw_8bit"]),
         ("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-80", "gpus": 8}, ["--dtype", "fp32", "--gpus", "8", "--checkpointing"], ["--dtype mixed"]),
@@ -244,6 +246,23 @@ def test_a_change_is_what_the_command_answers_with_its_option(capsys, name, job,
         changed = [word for word in words if word != option.removeprefix("without ")] if option.startswith("without ") else [*words, *option.split()]
         assert said(capsys, *changed)["expected_gib"] == pytest.approx(then.needed.expected / 2**30), option
         assert said(capsys, *changed)["tokens_per_second"] == pytest.approx(then.prediction.tokens_per_second), option
+
+
+def test_over_a_slow_network_another_strategy_and_one_gpu_alone_are_recommended():
+    """Two RTX 4090 in two machines with 10 GbE: FSDP2 sends every weight three times for each micro-batch, DDP the adapters' gradients once."""
+    cluster = Cluster("rtx-4090", gpus=2, gpus_per_node=1, network="10 GbE")
+    now = answer.of_job(Job("qwen3-8b", method="lora", checkpointing=True), cluster)
+    found = {option: then for _, option, then in answer.changes(now)}
+    ddp, alone = found["--strategy ddp --fused-loss"], found["--gpus 1 --fused-loss"]
+    assert now.fits and ddp.fits and alone.fits
+    assert ddp.prediction.tokens_per_second > 1.5 * alone.prediction.tokens_per_second > 10 * now.prediction.tokens_per_second
+
+
+def test_where_all_weights_fit_no_adapters_are_recommended():
+    """They are another training, and no faster way to the same one."""
+    small, large = (answer.of_job(Job(name, precision="mixed", checkpointing=True), Cluster("l4", gpus=4)) for name in ("qwen3-0.6b", "qwen3-8b"))
+    assert small.fits and not any("lora" in option for _, option, _ in answer.changes(small))
+    assert not large.fits and any("lora" in option for _, option, _ in answer.changes(large))
 
 
 def test_no_compiler_is_recommended_for_a_gpu_that_it_is_too_new_for():

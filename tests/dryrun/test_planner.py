@@ -327,13 +327,13 @@ def test_four_more_published_steps_come_within_a_fifth(source, model, gpu, gpus,
     assert rate(source, option.workload, option.setting) == pytest.approx(published, rel=validate_plan.CLOSE)
 
 
-def test_405b_on_128_h100_is_planned_a_quarter_too_fast():
+def test_405b_on_128_h100_is_planned_a_sixth_too_fast():
     """109 tokens/s per GPU with two sequences in each group of 8; FSDP alone ran out of memory."""
     alone, split = (
         plan("llama3.1-405b", "h100-500w-2.4tb", 128, only=name, attention="flash", **LARGEST)[0] for name in ("FSDP2", "FSDP2 x TP 8")
     )
     published = replace(split.workload, batch=2), replace(split.setting, accumulation=1)
-    assert rate(TITAN, *published) / 109 == pytest.approx(1.25, abs=0.04)
+    assert rate(TITAN, *published) / 109 == pytest.approx(1.16, abs=0.04)
     assert split.fits and not alone.fits
 
 
