@@ -145,6 +145,28 @@ def test_a_mac_is_asked_for_its_memory_and_answers_for_one_reader(ask):
     page.locator("input[name=memory]").wait_for(state="hidden", timeout=1000 * SECONDS)
 
 
+def test_a_mac_that_is_chosen_is_asked_in_the_format_that_is_usual_there(ask):
+    page = ask("?task=infer&model=qwen3-8b&gpu=l4")
+    for gpu, weights in (("m4-max", "q4_k_m"), ("l4", "bf16")):
+        page.locator("input[name=gpu]").fill(gpu)
+        page.keyboard.press("Tab")
+        page.locator(f".planner-echo:has-text('{gpu[:2].upper()}')").wait_for(timeout=1000 * SECONDS)
+        assert page.locator("select[name=weights]").input_value() == weights
+
+
+def test_generated_text_has_a_cost_and_each_gpu_its_own_price(ask):
+    page = ask("?task=infer&model=llama3-8b&gpu=l40s&users=50&price=2&table=gpu")
+    found = web.ask(command(page))
+    assert command(page)[-2:] == ["--price", "2"]
+    assert numbers(page.locator("dt:has-text('Cost') + dd b").inner_text()) == pytest.approx([found["cost_of_million"]], rel=0.02)
+    mine, other = (page.locator(f"#planner-table tr:has(button:text-is('{name}'))") for name in ("L40S 48GB", "A100 80GB"))
+    mine.wait_for(timeout=1000 * SECONDS)
+    other.wait_for(timeout=1000 * SECONDS)
+    assert numbers(mine.locator("td").nth(2).inner_text()) == pytest.approx([found["cost_of_million"]], rel=0.02)
+    assert other.locator("td").nth(2).inner_text() == "–" and other.locator("input").input_value() == "", "the price of the form is of its GPU"
+    assert page.locator("#planner-table tr:has-text('M4 Max') td").last.inner_text() == "not predicted", "of 50 users"
+
+
 def test_a_mac_as_people_write_it_is_the_same_mac(ask):
     page = ask("?task=infer&model=qwen3-30b-a3b&gpu=M4 Max 64GB")
     assert command(page)[2:6] == ["--gpu", "m4-max", "--memory", "64"] and page.locator("input[name=memory]").input_value() == "64"
