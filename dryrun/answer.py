@@ -286,7 +286,8 @@ def _otherwise(workload: Workload, setting: Setting) -> Iterator[tuple[str, str,
         yield "FSDP2", "--strategy fsdp2", *(_mixed(workload, cut) if workload.autocast and not workload.rank else (workload, cut))
     if setting.nodes > 1 and setting.strategy == "fsdp2":
         yield "HSDP", "--strategy hsdp", workload, replace(setting, strategy="hsdp")
-    yield "one of these GPUs alone", "--gpus 1", whole[0], replace(whole[1], gpus=1, gpus_per_node=1, strategy="", link=0.0, network=0.0)
+    alone = "--gpus 1 --strategy fsdp2" if setting.strategy == "hsdp" else "--gpus 1"  # one node has no HSDP
+    yield "one of these GPUs alone", alone, whole[0], replace(whole[1], gpus=1, gpus_per_node=1, strategy="", link=0.0, network=0.0)
 
 
 def _uncut(workload: Workload, setting: Setting) -> tuple[Workload, Setting]:
