@@ -27,14 +27,9 @@ PATH = Path(__file__).with_name("data") / "without.json"
 WHOLE = "nothing"
 
 
-def _of_tables(*keys):
-    """The median over all GPUs with tables of their own."""
-    found = []
-    for of in table("kernels")["gpus"].values():
-        for key in keys:
-            of = of[key]
-        found.append(of)
-    return found
+def _of_tables(name):
+    """The table of this name of each GPU that has tables of its own."""
+    return [of[name] for of in table("kernels")["gpus"].values()]
 
 
 def _one_attention():

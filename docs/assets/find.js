@@ -88,6 +88,7 @@
     const of_training = [["objective", query.match(/\b(dpo|grpo)\b/i)?.[1].toLowerCase()], ["length", length >= 32 ? length : 0], ["tokens", unit ? `${whole}${unit[0].toUpperCase()}` : ""]]
     return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? Math.min(length, positions - ANSWER) : 0]] : of_training).filter(([, value]) => value)
   }
+  const OF_SIZE = { 8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80: "h100-sxm5" } // GB: a GPU that has them
   const LARGE = 30e9 // parameters: one card for gamers holds no such model
   const planned = async query => {
     const quantity = QUANTITY.test(query)
@@ -95,7 +96,7 @@
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
     const offered = await choices, words = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ").match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
     if (!offered) return
-    const gpu = named(offered.spellings.gpus, words), gpus = count(gpu?.before)
+    const sized = OF_SIZE[query.match(/\b(\d{1,2}) ?gb\b/i)?.[1]], gpu = named(offered.spellings.gpus, words) ?? (sized && { name: sized }), gpus = count(gpu?.before)
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !quantity && !(gpu && ASKED.test(query))) return
     const address = new URL("your-model/", root), of = name => offered.models.find(one => one.name === name)

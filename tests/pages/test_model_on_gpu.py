@@ -12,12 +12,14 @@ import torch
 from programs import ROOT, SNIPPETS
 from transformers import AutoModelForCausalLM, TrainingArguments
 
-from dryrun import Cluster, Job, depth, device_memory, models, timing, tracing
+from dryrun import Cluster, Generation, Job, depth, device_memory, models, timing, tracing
 from dryrun.adapters import FourBitLinear
 from dryrun.answer import answer, of_job
 from dryrun.gpu_operators import GpuOperators
 from dryrun.hardware import accelerator
+from dryrun.inference import serve
 from dryrun.memory_trace import Trace
+from dryrun.roofline import half_precision
 from dryrun.setting import FP32_ADAPTERS, Setting
 from dryrun.traces import traced
 from dryrun.tracker import Tracker
@@ -27,7 +29,7 @@ from evidence import records
 DATA = records.load(ROOT / "results" / "model_on_gpu" / "exact.json").data
 CLAIMS = {name: claim["on"] for name, claim in DATA["claims"].items() if "on" in claim}
 MODELS = {name.removeprefix("train-"): on for name, on in CLAIMS.items() if name.startswith("train-")}
-METHODS = ("full", "LoRA", "QLoRA", "does not fit")
+METHODS = ("full", "LoRA", "QLoRA", "QLoRA, may fit", "does not fit")
 
 
 def method(said):
@@ -50,6 +52,16 @@ def test_more_memory_never_means_a_narrower_method():
 def test_an_8b_model_is_fine_tuned_by_an_adapter_on_24_gb_and_70b_on_no_24_gb():
     assert method(MODELS["llama3-8b"]["rtx-4090"]) in ("LoRA", "QLoRA")
     assert method(MODELS["llama3-70b"]["rtx-4090"]) == "does not fit"
+
+
+def test_what_one_user_gets_is_what_the_command_serves():
+    """The verdict of `dryrun infer`, in fp16 where a GPU has no bf16."""
+    shown = {gpu: said["words"] for gpu, said in CLAIMS["run-qwen2-5-14b"].items()}
+    for gpu, words in shown.items():
+        half, four = (serve(Generation("qwen2.5-14b", prompt=512, new=256, weights=weights), Cluster(gpu)) for weights in (half_precision(gpu), "int4-128"))
+        right = half_precision(gpu) if half.fits else "4 bits" if four.fits else "4 bits, may fit" if four.predicted else "does not fit"
+        assert words == right, gpu
+    assert {"fp16", "bf16", "4 bits"} <= set(shown.values())
 
 
 def test_between_two_gpus_that_run_the_same_weights_the_one_with_more_bandwidth_answers_sooner():
