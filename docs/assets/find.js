@@ -96,6 +96,8 @@
     choices ??= fetch(new URL("planner/choices.json", root)).then(answer => answer.json()).catch(() => undefined)
     const offered = await choices, words = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ").match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []
     if (!offered) return
+    const known = name => Object.hasOwn(offered.spellings.gpus, name)
+    words.forEach((word, at) => { if (!known(word) && word.endsWith("s") && known(word.slice(0, -1))) words[at] = word.slice(0, -1) }) // two 3090s
     const sized = OF_SIZE[query.match(/\b(\d{1,2}) ?gb\b/i)?.[1]], gpu = named(offered.spellings.gpus, words) ?? (sized && { name: sized }), gpus = count(gpu?.before)
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !quantity && !(gpu && ASKED.test(query))) return

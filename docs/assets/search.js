@@ -12,6 +12,7 @@
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
     rl: "reinforcement learning grpo", sdpa: "scaled dot product attention", several: "many",
+    forever: "never stops", freezes: "hangs", garbage: "wrong", gibberish: "garbage wrong", repeats: "never stops", shuts: "powers off reboots",
     tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
@@ -73,6 +74,7 @@
 
   const apart = word => begins(word) ? word : word.match(/^(\d+)(\p{L}{2,})$|^(\p{L}{2,})(\d+)$/u)?.slice(1).filter(Boolean) ?? word // 24gb, zero3: pages write two words
 
+  const SHORT = 60 // characters: a message is longer
   const rewrite = pasted => {
     instead = {}
     const query = pasted.replace(FRAME, " ").replace(/n-gpu-layers/gi, "ngl").replace(/^\s*out of memory\s*$/i, "CUDA out of memory") // else common words and "memory"
@@ -81,9 +83,10 @@
     const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
     if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
+    const camel = query.length > SHORT ? [] : [...query.matchAll(/\b[A-Z][a-z]+(?:[A-Z][a-z\d]+)+\b/g)].flatMap(([name]) => name.split(/(?=[A-Z])/)).map(part => part.toLowerCase()) // StaticCache: a static cache
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
     forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))
-    return [...asked.map(word => TUNING.test(word) ? word : `${word}^2 ${forms[word] ?? word}`), ...meant].join(" ")
+    return [...asked.map(word => TUNING.test(word) ? word : `${word}^2 ${forms[word] ?? word}`), ...meant, ...camel].join(" ")
   }
 
   const SETUP = 0, QUERY = 2

@@ -85,6 +85,8 @@ def test_what_readers_type_finds_its_page_among_the_first_three(search):
         ("full fine-tuning llama3-8b 8xh100", "?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8"),
         ("does qwen3 8b run fine on a 4090", "?task=infer&model=qwen3-8b&gpu=rtx-4090"),
         ("vram for 128k context llama 3 8b", "?task=infer&model=llama3-8b&prompt=130816"),
+        ("can i run llama3-70b on two 3090s", "?task=infer&model=llama3-70b&gpu=rtx-3090&gpus=2"),
+        ("qwen3 8b on an l40s", "?task=infer&model=qwen3-8b&gpu=l40s"),
         ("can i run a 70b model on a 24gb card", "?task=infer&model=llama3-70b&gpu=rtx-4090"),
         ("cheapest gpu to rent to fine tune 8b", "?task=lora&model=qwen3-8b"),
         ("how long to pretrain on 100b tokens", "?task=full&tokens=100B"),
