@@ -433,11 +433,11 @@
         found.users && !is.shared() && ["Users at once", [`${number(found.users)} fit with this prompt and answer `, +field("users").value === found.users ? "" : take("apply", { users: found.users })]],
         found.longest && ["Longest context", `${number(found.longest)} tokens of one user`]
       ]),
-      ...(found.changes.length ? [make("h3", "What would fit"), grid(["Change", "Tokens/s", "Memory", ""], found.changes.map(one => line(
+      ...(found.changes.length ? [make("h2", "What would fit"), grid(["Change", "Tokens/s", "Memory", ""], found.changes.map(one => line(
         named(one.option), one.tokens_per_second ? number(one.tokens_per_second) : "–", `${number(one.expected_gib)} GiB`, take("apply", changed(one.option)))))] : [])
     ]
   }
-  const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => make("th", head, { scope: "col" })))), make("tbody", rows)]), { className: "scroll" })
+  const grid = (heads, rows) => make("div", make("table", [make("thead", make("tr", heads.map(head => head ? make("th", head, { scope: "col" }) : make("td", "")))), make("tbody", rows)]), { className: "scroll" })
   const line = (...cells) => make("tr", cells.map(cell => make("td", cell)))
   const take = (text, changed) => {
     const button = make("button", text, { type: "button", className: text === "apply" ? "planner-take planner-apply" : "planner-take" })
@@ -460,7 +460,7 @@
   }
   const named = option => [...option.matchAll(/--(\w+) (\S+)/g)].map(([, name, value]) => name === "gpus" ? `${value} GPUs` : FORMATS[value] ?? value).join("; ")
   const as_in_form = change => change.replace("a fused cross entropy", "fused loss") // as the form calls it
-  const helps = (changes, now) => changes.length ? [make("h3", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
+  const helps = (changes, now) => changes.length ? [make("h2", "What would help"), grid(["Change", "Tokens/s", "Memory", ""], changes.map(one => line(
     `${as_in_form(one.change)}${is.full() && /--q?lora/.test(one.option) ? ": adapters alone" : ""}`, `${number(one.tokens_per_second)}, ${Math.abs(one.tokens_per_second / now - 1) < .02 ? "as fast" : `${number(one.tokens_per_second / now)} times`}`, `${number(one.expected_gib)} GiB${{ fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]}`, changed(one.option) ? take("apply", changed(one.option)) : one.option)))] : []
   // One that the form has, with the method that is asked.
   const offered_strategy = one => {
@@ -468,7 +468,7 @@
     const task = method?.toLowerCase() ?? "full"
     return task === field("task").value && value !== (field("strategy").value || "fsdp2") && [...field("strategy").options].some(each => each.value === value) ? value : ""
   }
-  const strategies = plan => !plan ? [] : plan.error ? [make("h3", "Which strategy"), make("p", plan.error)] : [make("h3", "Which strategy, with this batch"), ...fold(plan, "strategy", "strategies", some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => line(
+  const strategies = plan => !plan ? [] : plan.error ? [make("h2", "Which strategy"), make("p", plan.error)] : [make("h2", "Which strategy, with this batch"), ...fold(plan, "strategy", "strategies", some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => line(
     offered_strategy(one) ? make("span", [make("b", one.strategy), " ", take("apply", { strategy: offered_strategy(one) })]) : make("b", one.strategy), `${number(one.expected_gib)} to ${number(one.high_gib)} GiB`, one.offload ? `at most ${number(one.tokens_per_second)}: AdamW on the host is not counted` : one.low ? `${number(one.tokens_per_second)} (${number(one.tokens_per_second * one.seconds / one.high)} to ${number(one.tokens_per_second * one.seconds / one.low)})` : `${number(one.tokens_per_second)}; nobody published such a step`, one.verdict.replace("host_memory", "“Memory of a host”")))))]
   // Those that do not fit are folded away, where others do.
   let unfolded = false
@@ -527,8 +527,8 @@
   const command = () => {
     const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
     const by = is.infer() ? (found[0] && /MODEL/.test(found[0]) ? `With a checkpoint of it in this format for MODEL (${FORMATS[field("weights").value]}${/\.gguf/.test(found[0]) ? ", a GGUF file" : ""}):` : "With the model's name on the Hub:") : ["By the program of ", recipe(), ":"]
-    return make("div", [make("h3", "The same question on your machine"), make("p", ["The command ", to("dryrun", "dryrun/"), is.infer() ? " predicts, and runs no model:" : " predicts, and trains nothing:"]), make("pre", make("code", lines.join("\n"))),
-      ...(found.length || rest.length ? [make("h3", is.infer() ? "To run it" : "To train"), ...(found.length ? [make("p", by), make("pre", make("code", found.join("\n")))] : []), ...rest] : [])])
+    return make("div", [make("h2", "The same question on your machine"), make("p", ["The command ", to("dryrun", "dryrun/"), is.infer() ? " predicts, and runs no model:" : " predicts, and trains nothing:"]), make("pre", make("code", lines.join("\n"))),
+      ...(found.length || rest.length ? [make("h2", is.infer() ? "To run it" : "To train"), ...(found.length ? [make("p", by), make("pre", make("code", found.join("\n")))] : []), ...rest] : [])])
   }
   const recipe = () => make("a", "the recipe", { href: new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here).href })
   const next = () => {
@@ -564,7 +564,7 @@
       element.addEventListener("click", () => compare(of))
       return element
     }
-    return make("div", [make("h3", "The same as a table"), button("on every GPU", "gpu"), button("every model on this GPU", "model"), make("div", "", { id: "planner-table" })])
+    return make("div", [make("h2", "The same as a table"), button("on every GPU", "gpu"), button("every model on this GPU", "model"), make("div", "", { id: "planner-table" })])
   }
   const compare = of => {
     rows = []

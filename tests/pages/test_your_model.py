@@ -69,16 +69,16 @@ def test_the_verdict_comes_before_what_would_help_and_typing_goes_on_meanwhile(a
     page.locator("#planner-answer[aria-busy=true] pre:has-text('--length 3072')").first.wait_for(timeout=1000 * SECONDS)
     assert "What would help …" in answer.inner_text() and "tokens/s" in answer.inner_text()
     field.press_sequentially("0", delay=20)
-    page.locator("#planner-answer[aria-busy=false] h3:has-text('What would')").wait_for(timeout=1000 * SECONDS)
+    page.locator("#planner-answer[aria-busy=false] h2:has-text('What would')").wait_for(timeout=1000 * SECONDS)
     assert command(page)[command(page).index("--length") + 1] == "30720"
 
 
 def test_several_gpus_have_their_strategies_and_a_row_of_the_table_can_be_taken(ask):
     page = ask("?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8")
-    page.locator("h3:has-text('Which strategy')").wait_for(timeout=1000 * SECONDS)
+    page.locator("h2:has-text('Which strategy')").wait_for(timeout=1000 * SECONDS)
     _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre").first.inner_text().splitlines())
     options = web.ask(plan)
-    shown = page.locator("h3:has-text('Which strategy') + .scroll tbody b").all_inner_texts()
+    shown = page.locator("h2:has-text('Which strategy') + .scroll tbody b").all_inner_texts()
     assert shown == [option["strategy"] for option in options if option["fits"] or "may" in option["verdict"]]
     folded = page.locator("details:has(summary:has-text('strategies that do not fit')) b")
     assert {*shown, *folded.all_text_contents()} == {option["strategy"] for option in options}

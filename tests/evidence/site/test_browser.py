@@ -107,6 +107,15 @@ def test_axe_finds_nothing_wrong_with_the_results_of_a_search(viewport, scheme):
         refuse(violations(opened, ".md-search"))
 
 
+@every_look
+@pytest.mark.parametrize("question", ["task=full&model=llama3.2-1b&gpu=rtx-4090&gpus=4&tokens=20B", "task=infer&model=llama3-70b&gpu=rtx-3090&price=1"])
+def test_axe_finds_nothing_wrong_with_an_answer_of_the_planner(question, viewport, scheme):
+    with tab(viewport, scheme) as opened:
+        opened.goto(f"{host().address}your-model/?{question}")
+        opened.locator("#planner-answer[aria-busy=false] h2:has-text('What would')").wait_for(timeout=60_000)
+        refuse(violations(opened))
+
+
 def test_a_search_on_a_phone_is_as_wide_as_the_phone():
     """A phone shows the whole width of a page, so what is wider makes everything else small."""
     context = browser().new_context(viewport=PHONE, is_mobile=True, has_touch=True)
