@@ -217,8 +217,8 @@ class Served:
         return self.generation.batch if self.generation.batch > 1 else max(1, self.users or 1)
 
     def hours(self, tokens: float) -> tuple[float, float, float] | None:
-        """(hours, low, high) in which the sequences of the batch, one after the other, are answered by so many tokens, their prompts read too;
-        None where that is not predicted."""
+        """(hours, low, high) of these GPUs for so many tokens of answers, their prompts read too, while the whole batch is busy; None where that
+        is not predicted."""
         if not (self.predicted and self.prefill):
             return None
         answers = tokens / (self.generation.new * self.generation.batch) / 3600
