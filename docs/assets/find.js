@@ -67,7 +67,7 @@
   const named = (called, words, most = 5) => {
     for (let size = most; size; size--) for (let from = 0; from + size <= words.length; from++) {
       const joined = words.slice(from, from + size).join("")
-      if (Object.hasOwn(called, joined)) return { name: called[joined], before: words[from - 1] }
+      if (Object.hasOwn(called, joined)) return { name: called[joined], before: words[from - 1], at: from, size }
     }
   }
   const COUNTS = { two: 2, three: 3, four: 4, eight: 8 }
@@ -85,10 +85,12 @@
   const details = (query, task, positions = Infinity) => {
     const [, whole, unit] = query.match(/\b([\d,.]*\d) ?(b|bn|billion|t|trillion|m|million)? tokens\b(?! ?\/| per\b)/i) ?? [], context = query.match(/\b(\d{1,3}) ?k\b(?= ?(?:tokens|context|sequence|length))/i)?.[1]
     const users = query.match(/\b(\w+) (?:users|readers|people)\b/i)?.[1], many = COUNTS[users] ?? (Number(users) || 0), length = context ? 1024 * context : whole && !unit ? amount(whole) : 0
-    const of_training = [["objective", query.match(/\b(dpo|grpo)\b/i)?.[1].toLowerCase()], ["length", length >= 32 ? length : 0], ["tokens", unit ? `${whole}${unit[0].toUpperCase()}` : ""]]
+    const [, rows, thousand] = query.match(/\b([\d,]+) ?(k)? (?:samples|examples|rows|conversations|chats|pairs|documents)\b/i) ?? []
+    const of_training = [["rows", rows ? amount(rows) * (thousand ? 1000 : 1) : 0], ["objective", query.match(/\b(dpo|grpo)\b/i)?.[1].toLowerCase()], ["length", length >= 32 ? length : 0], ["tokens", unit ? `${whole}${unit[0].toUpperCase()}` : ""]]
     return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? Math.min(length, positions - ANSWER) : 0]] : of_training).filter(([, value]) => value)
   }
   const OF_SIZE = { 8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80: "h100-sxm5" } // GB: a GPU that has them
+  const SMALL = 16, FITS_SMALL = 6e9 // GiB of a GPU, and parameters whose 16 bits leave it no room
   const LARGE = 30e9 // parameters: one card for gamers holds no such model
   const planned = async query => {
     const quantity = QUANTITY.test(query)
@@ -102,17 +104,20 @@
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
     if (!model && !quantity && !(gpu && ASKED.test(query))) return
     const address = new URL("your-model/", root), of = name => offered.models.find(one => one.name === name)
-    const trains = !gpu || offered.gpus.find(one => one.name === gpu.name).trains
-    const task = trains ? TASKS.find(([, said]) => said.test(query))[0] : "infer", large = !gpu && of(model?.name)?.parameters > LARGE
-    if (task === "infer" && /\boffload/i.test(query)) return // weights on the host are no question of the form
+    const card = offered.gpus.find(one => one.name === gpu?.name), said = TASKS.find(([, said]) => said.test(query))[0]
+    const tight = said === "lora" && !/\b(lora|dpo|grpo)\b/i.test(query) && card?.gib <= SMALL && of(model?.name)?.parameters > FITS_SMALL // it did not say how
+    const task = card && !card.trains ? "infer" : tight ? "qlora" : said, large = !gpu && of(model?.name)?.parameters > LARGE
+    if (task === "infer" && /\b(offload\w*|on (a |the |my )?cpus?)\b/i.test(query)) return // weights on the host are no question of the form
+    const other = gpu && / (vs\.?|versus|or|against) /i.test(query) && named(offered.spellings.gpus, words.slice(gpu.at + gpu.size))
     address.searchParams.set("task", task)
     if (model) address.searchParams.set("model", model.name)
     if (gpu || large) address.searchParams.set("gpu", gpu?.name ?? "h100-sxm5")
     if (gpus > 1 || large) address.searchParams.set("gpus", large ? (task === "infer" ? 2 : 8) : gpus)
     const bits = WEIGHTS.find(([, said]) => said.test(query))?.[0]
     if (bits && task === "infer") address.searchParams.set("weights", bits) // training has no such field
+    if (other) address.searchParams.set("table", "gpu") // both are rows of it
     for (const [name, value] of details(query, task, of(model?.name)?.positions)) address.searchParams.set(name, value)
-    const what = [model?.as ?? model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}`].filter(Boolean).join(" on ")
+    const what = [model?.as ?? model?.name, gpu && `${gpus > 1 ? `${gpus} x ` : ""}${gpu.name}${other ? ` or ${other.name}` : ""}`].filter(Boolean).join(" on ")
     return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what.replace(/,$/, "") || "Your model on your GPUs" }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
   }
 

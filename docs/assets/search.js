@@ -12,7 +12,7 @@
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
     moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
     rl: "reinforcement learning grpo", sdpa: "scaled dot product attention", several: "many",
-    forever: "never stops", freezes: "hangs", garbage: "wrong", gibberish: "garbage wrong", repeats: "never stops", shuts: "powers off reboots",
+    forever: "never stops", forgets: "forgot forgetting", forgot: "forgetting", freezes: "hangs", garbage: "wrong", gibberish: "garbage wrong", idle: "waits", imatrix: "importance matrix", repeats: "never stops", shuts: "powers off reboots",
     tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
@@ -21,6 +21,9 @@
     finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", overheating: "heat throttling", overheats: "heat throttling", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
+  // Nor do these, which few pages have: a rare word is not always a telling one.
+  const FILLER = /^(again|already|always|any(one|thing|more)?|bad|before|cheap|completely|correctly|different|easy|enough|even|every(thing)?|few|first|good|great|guide|help|hours?|idea|instead|keeps?|kn(e|o)ws?|little|lot|many|minutes?|more|nothing|now|only|one|possible|proper(ly)?|quick(ly)?|really|right|same|simple|some(how|one|thing|times)?|start(s|ed)?|still|stuck|suddenly|sure|thing|time|try|trying|want|way|went|whole|work(s|ing)?|wrong)$/
+  const NUMBER = /^[\d.]+$/ // no beginning of another: 30 is no 3090
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
   const FORMS = 4 // times as many sections
@@ -86,7 +89,7 @@
     const camel = query.length > SHORT ? [] : [...query.matchAll(/\b[A-Z][a-z]+(?:[A-Z][a-z\d]+)+\b/g)].flatMap(([name]) => name.split(/(?=[A-Z])/)).map(part => part.toLowerCase()) // StaticCache: a static cache
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
     forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))
-    return [...asked.map(word => TUNING.test(word) ? word : `${word}^2 ${forms[word] ?? word}`), ...meant, ...camel].join(" ")
+    return [...asked.map(word => TUNING.test(word) || FILLER.test(word) ? word : NUMBER.test(word) ? `${word}^3` : `${word}^2 ${forms[word] ?? word}`), ...meant, ...camel].join(" ")
   }
 
   const SETUP = 0, QUERY = 2
@@ -98,7 +101,7 @@
   // title goes before the section that has all words. Here a page counts half, and a word counts by how rare it is.
   const weight = start => Math.max(0, Math.log((sections + 1) / (having(start) + .5))) // of a word: how rare are those that begin so?
   const rescored = ({ score, terms, parent, ...item }) => {
-    const asked = Object.entries(terms).filter(([word]) => !Object.hasOwn(forms, word) && !TUNING.test(word)), share = asked.filter(([, found]) => found).length / (asked.length || 1)
+    const asked = Object.entries(terms).filter(([word]) => !Object.hasOwn(forms, word) && !TUNING.test(word) && !FILLER.test(word)), share = asked.filter(([, found]) => found).length / (asked.length || 1)
     const all = asked.reduce((sum, [word]) => sum + weight(word), 0)
     const rare = asked.reduce((sum, [word, found]) => sum + found * weight(word), 0) / (all || 1)
     return { ...item, parent, terms, score: score / (1 + (!parent + share) ** 2) * (1 + (!parent / 2 + rare) ** 2) }

@@ -14,15 +14,19 @@ from built import ROOT
 from small_site import block, render
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties, TensorStorageMetadata
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
+from torch.nn.attention.flex_attention import create_block_mask
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.generation.continuous_batching.requests import RequestState
 from transformers.generation.continuous_batching.scheduler import FIFOScheduler
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+from trl import GRPOConfig, GRPOTrainer
 
 from dryrun.formats import WEIGHT_BYTES
 from dryrun.hardware import accelerator
@@ -33,16 +37,22 @@ from evidence.site.diagrams import (
     bits,
     cache_pages,
     fsdp,
+    grpo,
+    layouts,
     loading,
+    masks,
     memory_bandwidth,
+    memory_steps,
     number_formats,
     offload,
     packing,
+    picture_tokens,
     pipeline,
     ranks,
     ring,
     roofline,
     shards,
+    slurm,
     speculative,
     tensor_parallel,
     three_ways,
@@ -610,3 +620,80 @@ def test_the_gpu_waits_for_an_optimizer_on_the_host_once_for_each_step():
 def test_the_bits_of_a_weight_are_those_that_dryrun_counts():
     for name in bits.FORMATS:
         assert sum(bits.bits(name)) == pytest.approx(8 * WEIGHT_BYTES[name]), name
+
+
+def test_blocks_of_a_mask_are_those_of_flex_attention():
+    texts = torch.tensor([masks._text_of(token) for token in range(masks.LENGTH)])
+    rules = {
+        "Causal": lambda row, head, query, key: query >= key,
+        f"Window of {masks.WINDOW}": lambda row, head, query, key: (query >= key) & (query - key < masks.WINDOW),
+        f"{len(masks.TEXTS)} packed texts": lambda row, head, query, key: (query >= key) & (texts[query] == texts[key]),
+    }
+    assert list(rules) == list(masks.RULES) and sum(masks.TEXTS) == masks.LENGTH
+    for name, rule in rules.items():
+        made = create_block_mask(rule, None, None, masks.LENGTH, masks.LENGTH, device="cpu", BLOCK_SIZE=masks.BLOCK)
+        for row, kinds in enumerate(masks.blocks(masks.RULES[name])):
+            for kind, counts, places in (
+                (masks.PART, made.kv_num_blocks, made.kv_indices),
+                (masks.FULL, made.full_kv_num_blocks, made.full_kv_indices),
+            ):
+                count = counts[0, 0, row]
+                assert {at for at, drawn in enumerate(kinds) if drawn == kind} == set(places[0, 0, row, :count].tolist()), (name, row)
+
+
+@pytest.mark.parametrize("way, steps", grpo.WAYS.items())
+def test_answers_are_written_and_learned_from_as_trl_does(way, steps, tmp_path):
+    """The default of steps_per_generation is the accumulation."""
+    given = {} if steps == grpo.ACCUMULATION else {"steps_per_generation": steps}
+    args = GRPOConfig(
+        tmp_path,
+        per_device_train_batch_size=grpo.PER_DEVICE,
+        gradient_accumulation_steps=grpo.ACCUMULATION,
+        num_generations=grpo.GENERATIONS,
+        use_cpu=True,
+        **given,
+    )
+    found = []
+
+    def write(answers):
+        found.append((grpo.WRITES, len(answers["ids"])))
+        return answers
+
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(training=True), args=args, num_iterations=1, _buffered_inputs=None, _generate_and_score_completions=write
+    )
+    for trainer._step in range(grpo.ACCUMULATION):
+        written = {"ids": torch.zeros(args.generation_batch_size, 2)}
+        found.append((grpo.LEARNS, len(GRPOTrainer._prepare_inputs.__wrapped__(trainer, written)["ids"])))
+    assert [*found, (grpo.UPDATES, 0)] == grpo.calls(steps)
+
+
+def test_memory_over_the_steps_has_the_shape_that_its_name_says():
+    steady, grows, jumps, pieces = memory_steps.runs().values()
+    assert len(set(steady)) == 1
+    more = {after[0] - before[0] for before, after in zip(grows, grows[1:])}
+    assert more == {memory_steps.KEPT}, "each step keeps as much as the one before"
+    at = max(range(len(jumps)), key=lambda step: jumps[step][0])
+    assert 0 < at < len(jumps) - 1 and jumps[-1][0] == jumps[0][0] and jumps[-1][1] == jumps[at][1] > jumps[0][1]
+    assert pieces[-1][1] > 1.5 * max(allocated for allocated, _ in pieces), "reserved in pieces that fit no batch"
+
+
+def test_a_job_of_slurm_is_drawn_as_its_file_asks():
+    job = (ROOT / "snippets/launching/slurm.sbatch").read_text()
+    assert re.search(r"--nodes=(\d+)", job)[1] == str(slurm.NODES)
+    assert re.search(r"--gpus-per-node=(\d+)", job)[1] == str(slurm.GPUS)
+    assert re.search(r"--ntasks-per-node=(\d+)", job)[1] == "1", "one torchrun for each node"
+
+
+@pytest.mark.parametrize("sizes", layouts.LAYOUTS.values())
+def test_parallel_layouts_are_numbered_as_the_device_mesh_of_torch(sizes, fake_ranks):
+    fake_ranks(layouts.NODES * layouts.GPUS)
+    mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("data", "pipeline", "tensor"))
+    assert [tuple((mesh.mesh == rank).nonzero()[0].tolist()) for rank in range(mesh.size())] == layouts.ranks(*sizes)
+
+
+@pytest.mark.parametrize("limit", picture_tokens.LIMITS.values())
+def test_a_picture_has_the_tokens_that_the_processor_gives_it(limit):
+    side = picture_tokens.SIDE
+    high, wide = smart_resize(picture_tokens.HEIGHT, picture_tokens.WIDTH, factor=side, max_pixels=limit)
+    assert picture_tokens.tokens(limit) == high * wide // side**2
