@@ -20,7 +20,7 @@
       fold.open = isFiltered && shown > 0
       for (let part = fold; part; part = part.tagName === "H2" ? null : part.previousElementSibling) part.hidden = !shown
     }
-    document.querySelector(".contents").hidden = isFiltered // it would lead to what is hidden
+    document.querySelector("details:has(> .contents)").hidden = isFiltered // it would lead to what is hidden
     form.querySelector("output").value = !isFiltered ? "" : found ? `${found} claim${found === 1 ? "" : "s"}` : "No claim: take a word or a choice away"
     const address = new URL(location)
     for (const [name, value] of new FormData(form)) value.trim() ? address.searchParams.set(name, value.trim()) : address.searchParams.delete(name)

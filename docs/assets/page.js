@@ -29,6 +29,32 @@
 
   const links = new Map([...document.querySelectorAll(".md-sidebar--secondary a[href^='#']")].map(link => [link.hash.slice(1), link]))
   const headings = [...document.querySelectorAll("article :is(h2, h3, h4)[id]")].filter(heading => links.has(heading.id))
+
+  // On a phone the contents are in the drawer: a bar (theme/partials/path.html) says in which section one is, and opens them.
+  const here = document.querySelector(".here"), said = here?.querySelector("span"), HERE = said?.textContent
+  here?.addEventListener("toggle", () => {
+    const nav = here.querySelector("nav")
+    if (!here.open) return
+    nav.replaceChildren(document.querySelector(".md-sidebar--secondary .md-nav__list").cloneNode(true))
+    nav.querySelectorAll("nav").forEach(inner => inner.replaceWith(...inner.childNodes))
+  })
+  if (here) addEventListener("click", ({ target }) => { if (target.closest(".here a") || !target.closest(".here")) here.open = false })
+  here?.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape") return
+    here.open = false
+    here.querySelector("summary").focus()
+  })
+
+  // The page that one reads is in sight in the menu, too.
+  const page = [...document.querySelectorAll(".md-sidebar--primary a.md-nav__link--active")].at(-1)
+  const into_sight = link => {
+    const box = link?.closest(".md-sidebar__scrollwrap")
+    if (!box) return
+    const top = link.getBoundingClientRect().top - box.getBoundingClientRect().top
+    if (top < 0 || top > box.clientHeight - 40) box.scrollTop += top - box.clientHeight / 2
+  }
+  into_sight(page)
+
   let current
   const follow = () => {
     const passed = headings.findLast(heading => heading.getBoundingClientRect().top < innerHeight / 4)
@@ -36,8 +62,8 @@
     if (link === current) return
     current?.classList.remove("md-nav__link--active")
     link?.classList.add("md-nav__link--active")
-    const box = link?.closest(".md-sidebar__scrollwrap")
-    if (box) box.scrollTop = link.offsetTop - box.clientHeight / 2
+    into_sight(link)
+    if (said) said.textContent = link?.textContent.trim() ?? HERE
     current = link
   }
   let waiting = false

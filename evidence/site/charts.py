@@ -7,6 +7,7 @@ Each is drawn twice, for a desktop and for a phone: text in one that is scaled d
 import itertools
 import math
 import re
+import textwrap
 from html import escape
 
 import pygal
@@ -16,6 +17,8 @@ from ..schema import format_number
 MARKS = ("line", "bar", "area", "agreement")
 WIDTHS = (680, 340)
 CHARACTER = 7  # pixels of a figure or letter
+NARROW = 24  # letters of a line of a name on a phone
+PLACEHOLDER = 0xE000  # a letter that no name has, for each label
 SHOWS_NOTHING = re.compile(
     r'<rect [^>]*class="background" ?/>|<g[^>]*/>|<g[^>]*></g>| class=""| tooltip-trigger| class="major"|(?<=class=")major |'
     r'(?<=class="axis) major(?= line")'
@@ -60,12 +63,13 @@ def _check(name, points, mark, log):
 
 def _draw(series, mark, x_title, unit, log, description, width):
     chart = {"line": _lines, "area": _areas, "bar": _bars, "agreement": _agreement}[mark](series, log, width)
+    chart, labels = chart if mark == "bar" else (chart, {})
     chart.config.width = width
     across, up = (unit, None) if mark == "bar" else (x_title, unit)
     is_log = ["x", "y"] if mark == "agreement" else log
     chart.config.x_title = f"{across} (log scale)" if "x" in is_log else across
     chart.config.y_title = f"{up} (log scale)" if "y" in is_log else up
-    svg = _inline(chart.render(is_unicode=True), description)
+    svg = _in_lines(_inline(chart.render(is_unicode=True), description), labels)
     return svg.replace(" nofill", "") if mark == "area" else svg
 
 
@@ -112,7 +116,8 @@ def _agreement(series, log, width):
 def _ratio_steps(xs, width):
     """What a logarithmic axis names: the values themselves, as 512, 1,024, 2,048, if they are few and apart, else round numbers."""
     most = 7 if width > 400 else 5
-    if len(xs) <= most and all(right / left >= 1.4 for left, right in itertools.pairwise(xs)):
+    room = (width - 120) / (math.log(xs[-1] / xs[0]) or 1)  # pixels of a factor of e; beside the plot stands the other axis
+    if len(xs) <= most and all(math.log(right / left) * room > CHARACTER * len(format_number(right)) + 8 for left, right in itertools.pairwise(xs)):
         return xs
     steps = [factor * power for power in _powers(xs[0], xs[-1]) for factor in (1, 2, 5)]
     steps = [step for step in steps if xs[0] / 1.15 <= step <= xs[-1] * 1.15]
@@ -147,7 +152,8 @@ def _areas(series, log, width):
 def _bars(series, log, width):
     """Lying bars with their values: long names read better on the left."""
     names = list(dict.fromkeys(x for points in series.values() for x, _ in points))[::-1]  # pygal begins at the bottom
-    labels = [_wrapped(str(name)) if width < 400 else str(name) for name in names]
+    lines = [_wrapped(str(name)) if width < 400 else [str(name)] for name in names]
+    labels = [chr(PLACEHOLDER + number) * max(map(len, parts)) for number, parts in enumerate(lines)]  # a label of pygal has one line
     value = CHARACTER * max(len(format_number(y)) for points in series.values() for _, y in points)  # stands behind its bar
     room = width - value - CHARACTER * max(map(len, labels))
     steps = min(7, max(3, room // (value + 12)))
@@ -157,12 +163,27 @@ def _bars(series, log, width):
     for name, points in series.items():
         found = dict(points)
         chart.add(name, [found.get(x) for x in names])
-    return chart
+    return chart, dict(zip(labels, lines))
 
 
 def _wrapped(name):
-    """The start of a long name, for a phone; the whole name stands in the table under the chart."""
-    return name if len(name) <= 24 else name[:23].rstrip(" ,") + "…"
+    """The lines of a long name, for a phone: two, of which the second may lose its end; the whole name stands in the table below."""
+    first, *others = textwrap.wrap(name, NARROW)
+    rest = " ".join(others)
+    return [first, *([rest if len(rest) <= NARROW else rest[: NARROW - 1].rstrip(" ,") + "…"] if rest else [])]
+
+
+def _in_lines(svg, labels):
+    """The labels as they are, in place of what pygal measured."""
+    for label, lines in labels.items():
+        start, end = svg.index(label), svg.index(label) + len(label)
+        if len(lines) == 1:
+            svg = svg[:start] + escape(lines[0]) + svg[end:]
+            continue
+        x = re.findall(r' x="([^"]*)"', svg[svg.rindex("<text", 0, start) : start])[0]
+        parts = (f'<tspan x="{x}" dy="{dy}">{escape(line)}</tspan>' for dy, line in zip(("-.5em", "1.1em"), lines))
+        svg = svg[:start] + "".join(parts) + svg[end:]
+    return svg
 
 
 def _round_steps(low, high):

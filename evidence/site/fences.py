@@ -242,7 +242,7 @@ def _figures(context, record, table, name, keys, chart=None):
 
 def _columns(headers, rows):
     """The heading of each column. Behind the last comma of a column of numbers stands its unit."""
-    numeric = [all(value is None or isinstance(value, (int, float)) for value in column) for column in zip(*rows)]
+    numeric = [all(value in (None, "–") or isinstance(value, (int, float)) for value in column) for column in zip(*rows)]
     split = [header.rpartition(", ") if right else ("", "", header) for header, right in zip(headers, numeric)]
     return [
         {"name": name or unit, "unit": unit if name else "", "numeric": right}

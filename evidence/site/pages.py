@@ -28,6 +28,12 @@ from .context import NOT_APPLICABLE, Context, alternatives, has_gpu, has_value, 
 from .popovers import Popovers
 
 CLAIM = r"\[\[([a-z0-9_]+):([a-z0-9-]+)(?:@(cpu|gpu|any))?\]\]"
+AMOUNT = re.compile(
+    r"[~≈<>]?\s?(?:[$€]\s?\d[\d.,]*|\d[\d.,]*(?:\s?(?:-|–|to|\+|x)\s?\d[\d.,]*)?\s?"
+    r"(?:%|[kMGTP]i?B(?:/s)?|[kMGT]bit/s|[kMGTP]?FLOPS|k?W|[nµm]?s|min|h|(?:seconds|minutes|hours|days|bits|bytes|tokens|GPUs)(?:/s)?))"
+)
+UNBROKEN = 12  # letters of a name that needs no place to break
+BREAKS = re.compile(r"(?<=[_./(=,])(?=\w)|(?<=\w)(?=-{1,2}\w)")
 TABLE = re.compile(r"^\s*table: *([a-z0-9_]+):([a-z0-9-]+)", re.M)
 
 
@@ -145,6 +151,23 @@ class Tables(Treeprocessor):
             box.append(table)
 
 
+class Code(Treeprocessor):
+    """An amount in backticks is text that keeps together: the backticks say that no run made it. A long name in a table may
+    break behind its marks, so that a narrow column does not break it anywhere."""
+
+    def run(self, root):
+        cells = {code for cell in root.iter("td") for code in cell.iter("code")}
+        for code in [code for code in root.iter("code") if code.text and not len(code)]:
+            if AMOUNT.fullmatch(code.text):
+                code.tag = "span"
+                code.set("class", "quantity")
+            elif code in cells and len(code.text) > UNBROKEN:
+                first, *others = BREAKS.split(code.text)
+                code.text = AtomicString(first)
+                for part in others:
+                    etree.SubElement(code, "wbr").tail = AtomicString(part)
+
+
 class TableNames(Treeprocessor):
     """To a screen reader a table has the name of its section, and a further one of that section its number too."""
 
@@ -177,6 +200,7 @@ class EvidenceExtension(Extension):
         md.treeprocessors.register(Popovers(md), "claim-popovers", 14)
         md.treeprocessors.register(install.Install(md), "install-line", 13.5)
         md.treeprocessors.register(Tables(md), "tables-of-the-page", 13)
+        md.treeprocessors.register(Code(md), "code-in-sentences", 12)
         md.treeprocessors.register(TableNames(md), "names-of-tables", 7)  # after attributes (8) are gone from the headings
 
 

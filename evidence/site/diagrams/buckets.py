@@ -16,7 +16,7 @@ def calls(padded):
     seen, found = set(), []
     for length in PROMPTS:
         width = bucket(length) if padded else length
-        for shape, label in ((width, f"{length} in {width}" if padded else f"{length} tokens"), ("decode", "decode")):
+        for shape, label in ((width, f"{length} in {width}" if padded else f"{length}"), ("decode", "decode")):
             found.append((label, shape not in seen))
             seen.add(shape)
     return found
@@ -32,7 +32,7 @@ def lane(padded):
 
 def diagram():
     return timeline(
-        f"Five prompts: {programs(False)} programs as they come, {programs(True)} in buckets of {SMALLEST} and 32 tokens",
+        f"Five prompts of {PROMPTS[0]} to {PROMPTS[-1]} tokens: {programs(False)} programs as they come, {programs(True)} in buckets of {SMALLEST} and 32 tokens",
         "Timeline of two ways to generate for five prompts. As they come, the prefill of each prompt compiles. In buckets, only the first "
         "prompt of each bucket compiles. The first decode compiles in both, and no later decode does.",
         {"As they come": lane(False), "In buckets": lane(True)},

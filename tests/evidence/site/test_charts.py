@@ -44,7 +44,8 @@ def test_nothing_of_a_chart_lies_outside_of_it(mark):
         width, height = numbers(svg["viewbox"])[2:]
         left = numbers(svg.select_one(".plot")["transform"])[0]
         for text in svg.select(".axis text"):
-            half = 6.2 * len(text.get_text()) / (1 if "y" in text.find_parent(class_="axis")["class"] else 2)
+            longest = max(len(line.get_text()) for line in text.select("tspan") or [text])
+            half = 6.2 * longest / (1 if "y" in text.find_parent(class_="axis")["class"] else 2)
             assert left + float(text["x"]) - half >= -6
             assert 0 <= float(text["y"]) <= height
             if "x" in text.find_parent(class_="axis")["class"]:
@@ -117,10 +118,27 @@ def test_long_values_stand_inside_of_the_chart_and_those_of_its_axis_apart():
             assert one + half < other - its_half
 
 
-def test_a_phone_shows_the_start_of_a_long_name_and_a_desktop_all_of_it():
+def test_a_phone_shows_a_long_name_in_two_lines_and_a_desktop_in_one():
     desktop, phone = drawn(BARS, "bar").select("svg")
     assert "mixed bf16, 4 x batch 8, checkpointing" in desktop.get_text()
-    assert "mixed bf16, 4 x batch 8…" in phone.get_text()
+    first, second = (line.get_text() for line in phone.select("tspan"))
+    assert f"{first} {second}" == "mixed bf16, 4 x batch 8, checkpointing"
+
+
+def test_of_a_very_long_name_a_phone_leaves_the_end_out():
+    name = "from_pretrained with a device map, weights of fp32 and offload to a disk"
+    for line in drawn({"Memory": [(name, 2), ("short", 1)]}, "bar").select("svg")[1].select("tspan"):
+        assert len(line.get_text()) <= 24
+    assert line.get_text().endswith("…")
+
+
+def test_values_whose_names_would_touch_are_no_steps_of_a_logarithmic_axis():
+    series = {"Rate": [(1, 10), (8, 60), (32, 100), (128, 200), (192, 210)]}
+    for svg in drawn(series, "line", log=("x",)).select("svg"):
+        places = sorted((float(text["x"]), 3.5 * len(text.get_text())) for text in svg.select(".axis.x text") if text.get_text()[0].isdigit())
+        assert len(places) > 2
+        for (one, half), (other, its_half) in zip(places, places[1:]):
+            assert one + half < other - its_half
 
 
 def test_one_series_needs_no_legend_and_several_have_one():

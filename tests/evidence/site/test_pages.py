@@ -512,3 +512,21 @@ class TestLedgerAndMachines:
     def test_the_machines_are_listed_once_each(self, gpu):
         cells = [row.find("td").text for row in render("```machines\n```").select("tbody tr")]
         assert cells == ["nvidia-x", "test-cpu-2core"]
+
+
+class TestCodeInSentences:
+    def test_an_amount_in_backticks_is_text_that_keeps_together(self):
+        page = render("A GPU of `24 GB`, `$0.30`, `500 W` and `12,800 GB/s`.")
+        assert [amount.text for amount in page.select("span.quantity")] == ["24 GB", "$0.30", "500 W", "12,800 GB/s"]
+        assert not page.select("code")
+
+    @pytest.mark.parametrize("code", ["24 + 12", "8e9 x 4.9 / 8 = 4.9 GB", "max_length=512", "0.05", "4-bit", "-ngl 99"])
+    def test_a_setting_or_a_sum_stays_code(self, code):
+        assert render(f"Take `{code}`.").code.text == code
+
+    def test_a_long_name_in_a_table_may_break_behind_its_marks_and_is_copied_whole(self):
+        name = "torch.nn.attention.flex_attention(--tp-size=4)"
+        page = render(f"`{name}`\n\n| A | B |\n|---|---|\n| `{name}` | `short` |\n")
+        inline, long, short = page.select("code")
+        assert not inline.select("wbr") and not short.select("wbr")
+        assert len(long.select("wbr")) > 4 and long.text == name

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
-from built import console, tab
+from built import console, host, tab
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from playwright.sync_api import expect
@@ -236,3 +236,49 @@ def test_while_all_records_come_from_one_machine_there_is_no_switch(repository, 
     build(load_config("mkdocs.yml", site_dir=str(tmp_path / "built")))
     page = BeautifulSoup((tmp_path / "built" / "index.html").read_text(), "html.parser")
     assert not page.select("#machine, head style, [data-on]") and page.select("#scheme")
+
+
+def test_on_a_phone_a_bar_says_in_which_section_one_is_and_opens_the_contents():
+    with tab(PHONE) as opened, console(opened) as messages:
+        opened.goto(f"{host().address}training/one-gpu/")
+        bar, title = opened.locator(".here"), opened.locator(".here summary")
+        assert title.inner_text() == "On this page"
+        opened.evaluate("document.getElementById('mixed-precision').scrollIntoView()")
+        expect(title).to_have_text("Mixed precision: bf16 or fp16")
+        title.focus()
+        opened.keyboard.press("Enter")
+        active = bar.locator(".md-nav__link--active")
+        assert active.inner_text().strip() == "Mixed precision: bf16 or fp16"
+        bar.get_by_text("At a glance", exact=True).click()
+        expect(bar).not_to_have_attribute("open", "")
+        assert opened.evaluate("location.hash") == "#at-a-glance"
+        below = opened.evaluate("[document.getElementById('at-a-glance'), document.querySelector('.here')].map(one => one.getBoundingClientRect())")
+        assert below[0]["top"] >= below[1]["bottom"] - 1, "the bar covers no heading"
+        title.click()
+        opened.keyboard.press("Escape")
+        expect(bar).not_to_have_attribute("open", "")
+        assert messages == []
+
+
+def test_a_desktop_has_the_contents_beside_the_page_and_no_bar():
+    with tab() as opened:
+        opened.goto(f"{host().address}training/one-gpu/")
+        assert not opened.locator(".here").is_visible()
+
+
+def test_the_page_that_one_reads_is_in_sight_in_a_long_menu():
+    with tab({"width": 1400, "height": 600}) as opened:
+        opened.goto(f"{host().address}training/sharding-messages/")
+        link = opened.locator(".md-sidebar--primary a.md-nav__link--active").last
+        box = link.bounding_box()
+        assert 0 < box["y"] < 600 - box["height"]
+        assert opened.evaluate("scrollY") == 0
+
+
+def test_two_switches_have_a_row_of_their_own_on_a_phone_with_whole_labels():
+    with tab(PHONE) as opened:
+        opened.goto(f"{host().address}training/one-gpu/")
+        rows = {round(opened.locator(f"#{name}").bounding_box()["y"]) for name in ("machine", "gpu")}
+        assert len(rows) == 1 and rows.pop() > opened.locator("#scheme").bounding_box()["y"] + 20
+        assert opened.locator(".site-name").is_visible()
+        assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
