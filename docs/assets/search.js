@@ -22,7 +22,7 @@
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
   // Nor do these, which few pages have: a rare word is not always a telling one.
-  const FILLER = /^(again|already|always|any(one|thing|more)?|bad|before|cheap|completely|correctly|different|easy|enough|even|every(thing)?|few|first|good|great|guide|help|hours?|idea|instead|keeps?|kn(e|o)ws?|little|lot|many|minutes?|more|nothing|now|only|one|possible|proper(ly)?|quick(ly)?|really|right|same|simple|some(how|one|thing|times)?|start(s|ed)?|still|stuck|suddenly|sure|thing|time|try|trying|want|way|went|whole|work(s|ing)?|wrong)$/
+  const FILLER = /^(again|already|always|any(one|thing|more)?|bad|before|cheap|completely|correctly|different|easy|enough|even|every(thing)?|few|first|good|great|guide|help|hours?|idea|instead|keeps?|kn(e|o)ws?|little|lot|many|minutes?|more|nothing|now|only|one|possible|proper(ly)?|quick(ly)?|really|right|simple|some(how|one|thing|times)?|still|suddenly|sure|thing|time|try|trying|want|way|went|whole|work(s|ing)?|wrong)$/
   const NUMBER = /^[\d.]+$/ // no beginning of another: 30 is no 3090
   const SPELLINGS = [["is", "iz"], ["our", "or"], ["lis", "liz"], ["lled", "led"], ["lling", "ling"], ["que", "k"]]
 
@@ -89,7 +89,7 @@
     const camel = query.length > SHORT ? [] : [...query.matchAll(/\b[A-Z][a-z]+(?:[A-Z][a-z\d]+)+\b/g)].flatMap(([name]) => name.split(/(?=[A-Z])/)).map(part => part.toLowerCase()) // StaticCache: a static cache
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
     forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))
-    return [...asked.map(word => TUNING.test(word) || FILLER.test(word) ? word : NUMBER.test(word) ? `${word}^3` : `${word}^2 ${forms[word] ?? word}`), ...meant, ...camel].join(" ")
+    return [...asked.map(word => TUNING.test(word) || FILLER.test(word) ? word : NUMBER.test(word) ? `${word}^2` : `${word}^2 ${forms[word] ?? word}`), ...meant, ...camel].join(" ")
   }
 
   const SETUP = 0, QUERY = 2
