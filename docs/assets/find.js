@@ -41,6 +41,38 @@
     return make("li", { className: "md-search-result__item" }, link(best, words, heading, " ", ...where, teaser), ...more)
   }
 
+  // A teaser is the first sentence of its section. When somebody stops typing, the page is fetched and the teaser becomes the passage
+  // that has most of the words.
+  const PAUSE = 400, TEASERS = 5 // ms; results that are looked into
+  const BEFORE = 40, AFTER = 160 // letters of a passage round its first word
+  const pages = new Map()
+  const page_at = address => {
+    if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(answer => answer.text()).then(html => new DOMParser().parseFromString(html, "text/html")))
+    return pages.get(address)
+  }
+  form.page = page_at // for the paste box of Debugging
+  const passages = (page, anchor) => {
+    const first = anchor ? page.getElementById(anchor) : page.querySelector("article h1"), found = []
+    for (let part = first?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) {
+      found.push(...part.matches("p") ? [part] : part.matches("ul, ol, .scroll") ? part.querySelectorAll("tr, li") : [])
+    }
+    return found.map(part => [...part.cells ?? [part]].map(cell => cell.innerText ?? cell.textContent).join(" · ").replace(/\s+/g, " ").trim())
+  }
+  const telling = words => text => { // how many of the words it has
+    const lower = text.toLowerCase()
+    return words.filter(word => new RegExp(`(?<![\\p{L}\\p{N}])${word.replaceAll(".", "\\.")}`, "u").test(lower)).length
+  }
+  const look_into = async (query, groups, words) => {
+    const count = telling(words), results = [...list.children]
+    await Promise.all(groups.slice(0, TEASERS).map(async ([best], number) => {
+      const said = plain(best.text ?? sections.get(best.location).text).split("\n")[0], teaser = results[number].querySelector("p"), [address, anchor] = best.location.split("#")
+      const hit = passages(await page_at(address), anchor).map(text => [count(text), text]).reduce((one, other) => other[0] > one[0] ? other : one, [count(said), ""])[1]
+      if (!hit || list.dataset.query !== query) return
+      const start = Math.max(0, Math.min(...words.map(word => hit.toLowerCase().indexOf(word)).filter(at => at >= 0)) - BEFORE), from = start && hit.indexOf(" ", start) + 1
+      teaser.replaceChildren(...marked(`${from ? "… " : ""}${hit.slice(from, from + BEFORE + AFTER)}`, words))
+    }))
+  }
+
   // A notebook shares the title and the words of its guide, which explains them.
   const guidesFirst = groups => {
     const title = group => sections.get(pageOf(group[0].location)).title
@@ -121,6 +153,7 @@
     return make("a", { className: "find-ask", href: address.href }, make("b", { textContent: what.replace(/,$/, "") || "Your model on your GPUs" }), ": does it fit, how fast is it, what does it cost? Ask dryrun in the page")
   }
 
+  let paused
   const show = (query, { items, words, instead }) => {
     const sorted = guidesFirst(items)
     const first = oldName(query)
@@ -136,6 +169,8 @@
       if (link && box.value === query) status.after(link)
     })
     list.dataset.query = query // for whoever waits for the answer
+    clearTimeout(paused)
+    if (!navigator.connection?.saveData) paused = setTimeout(() => look_into(query, groups, words).catch(() => {}), PAUSE) // without the pages the first sentences stay
   }
 
   // Other scripts of a page ask for the sections of a text, the best first.

@@ -53,17 +53,10 @@
     return search.ask(text.slice(0, 2000))
   }
 
-  const pages = new Map()
-  const page = address => {
-    if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(response => response.text())
-      .then(html => new DOMParser().parseFromString(html, "text/html")))
-    return pages.get(address)
-  }
-
   // What a section says after this message, or first where it shows another one, up to its first program.
   const advice = async (location, text) => {
     const [address, anchor] = location.split("#")
-    const found = (await page(address)).getElementById(anchor ?? "")
+    const found = (await search.page(address)).getElementById(anchor ?? "")
     const parts = []
     for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(document.importNode(part, true))
     const begin = part => part.textContent.replace(/\d+/g, "0").replace(/\s+/g, " ").trim().slice(0, 40)

@@ -71,6 +71,11 @@ class Drawing:
         """What lasts from start to end of a timeline, for steps: what the drawing got since it had so many parts."""
         self.parts[parts:] = [f'<g data-from="{short(start)}" data-to="{short(end)}">{"".join(self.parts[parts:])}</g>']
 
+    def of_gpu(self, name, parts, is_hidden):
+        """What is there for one GPU of the header: what the drawing got since it had so many parts."""
+        hidden = " hidden" if is_hidden else ""
+        self.parts[parts:] = [f'<g data-for="{name}"{hidden}>{"".join(self.parts[parts:])}</g>']
+
     def svg(self, description):
         box = f"0 0 {self.width} {self.height + 2:.0f}"
         return f'<svg role="img" aria-label="{escape(description)}" viewBox="{box}">{"".join(self.parts)}</svg>'

@@ -29,7 +29,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 from trl import GRPOConfig, GRPOTrainer
 
 from dryrun.formats import WEIGHT_BYTES
-from dryrun.hardware import accelerator
+from dryrun.hardware import ON_PAGES, accelerator
 from evidence.site import diagrams
 from evidence.site.diagrams import (
     accumulation,
@@ -415,12 +415,20 @@ def test_three_ways_take_the_same_time_and_make_the_tokens_that_their_work_allow
     assert copies == three_ways.GPUS * one
 
 
-def test_the_roofline_is_that_of_the_data_sheet_and_its_ridge_is_where_both_limits_meet():
-    gpu = accelerator(roofline.GPU)
-    assert roofline.reached(10**6) == gpu.half
-    assert roofline.reached(1) == pytest.approx(gpu["bandwidth"].value / 1000)  # one FLOP for each byte
-    assert roofline.bandwidth() * roofline.intensity(roofline.ridge()) == pytest.approx(gpu.half)
-    assert roofline.POINTS["decode, batch 64"] < roofline.ridge() < roofline.POINTS["prefill, 2,048 tokens"]
+@pytest.mark.parametrize("name", roofline.GPUS)
+def test_the_roofline_is_that_of_the_data_sheet_and_its_ridge_is_where_both_limits_meet(name):
+    gpu = accelerator(name)
+    assert roofline.reached(gpu, 10**6) == gpu.half
+    assert roofline.reached(gpu, 1) == pytest.approx(gpu["bandwidth"].value / 1000)  # one FLOP for each byte
+    assert roofline.bandwidth(gpu) * roofline.intensity(roofline.ridge(gpu)) == pytest.approx(gpu.half)
+
+
+def test_the_roofline_shows_one_gpu_and_has_all_that_the_header_offers():
+    for svg in svgs("roofline"):
+        roofs = svg.select("g[data-for]")
+        assert [roof["data-for"] for roof in roofs] == list(ON_PAGES)
+        assert [roof["data-for"] for roof in roofs if not roof.has_attr("hidden")] == [ON_PAGES[0]]
+        assert all(f"{accelerator(roof['data-for']).half:,.0f} TFLOP/s" in roof.text for roof in roofs)
 
 
 # Batches and ranks

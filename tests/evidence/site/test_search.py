@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 from built import ROOT, host, tab
+from playwright.sync_api import expect
 
 from evidence.site import redirects
 
@@ -92,7 +93,11 @@ def test_what_readers_type_finds_its_page_among_the_first_three(search):
         ("how long to pretrain on 100b tokens", "?task=full&tokens=100B"),
         ("vram calculator", "?task=infer"),
         ("which gpu do i need", "?task=infer"),
+        ("is 12gb vram enough to finetune 7b", "?task=qlora&model=qwen2.5-7b&gpu=rtx-3060-12"),
+        ("how long does it take to finetune qwen3 8b on 100k samples", "?task=lora&model=qwen3-8b&rows=100000"),
+        ("rtx 4090 vs a100 for fine-tuning", "?task=lora&gpu=rtx-4090&table=gpu"),
         ("qwen3 30b a3b cpu offload experts", None),
+        ("how much ram to run qwen3 30b a3b on cpu", None),
         ("gemma 3 12b vram", None),
         ("h100 vs a100", None),
         ("CUDA error 700", None),
@@ -234,3 +239,28 @@ def test_a_word_that_the_index_leaves_out_is_no_typing_error():
         for query in ("all tensors must have the same dtype", "it must have"):
             opened.evaluate(TYPED, query)
             assert "with" not in opened.locator(".md-search-result__meta").inner_text()
+
+
+def test_a_teaser_becomes_the_passage_that_has_the_words_when_one_stops_typing():
+    """A row in the middle of a table, of which the first sentence of the section says nothing."""
+    query = "Engine core initialization failed. See root cause above"
+    with tab() as opened:
+        opened.goto(host().address)
+        opened.keyboard.press("/")
+        opened.evaluate(TYPED, query)
+        teaser = opened.locator(".md-search-result__item p").first
+        expect(teaser).to_contain_text("Engine core initialization failed")
+        assert {"engine", "core", "initialization", "failed"} <= {mark.lower() for mark in teaser.locator("mark").all_inner_texts()}
+
+
+def test_without_the_pages_the_first_sentences_stay():
+    with tab() as opened:
+        opened.goto(host().address)
+        opened.keyboard.press("/")
+        opened.evaluate(TYPED, "memory")
+        opened.route(lambda address: address.endswith("/"), lambda route: route.abort())
+        opened.evaluate(TYPED, "Engine core initialization failed")
+        teaser = opened.locator(".md-search-result__item p").first
+        before = teaser.inner_text()
+        opened.wait_for_timeout(900)
+        assert teaser.inner_text() == before
