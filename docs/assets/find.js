@@ -122,6 +122,7 @@
     return (task === "infer" ? [["users", many > 1 ? many : 0], ["prompt", length >= 32 ? Math.min(length, positions - ANSWER) : 0]] : of_training).filter(([, value]) => value)
   }
   const OF_SIZE = { 8: "rtx-4060", 12: "rtx-3060-12", 16: "rtx-5080", 24: "rtx-4090", 32: "rtx-5090", 48: "rtx-6000-ada", 80: "h100-sxm5" } // GB: a GPU that has them
+  const UNLISTED = /\b(deepseek|gpt-?oss|kimi|glm|minimax|gemma[- ]?[34]|llama[- ]?4|qwen3[.-](5|next))/i // families that the form does not have
   const SMALL = 16, FITS_SMALL = 6e9 // GiB of a GPU, and parameters whose 16 bits leave it no room
   const LARGE = 30e9 // parameters: one card for gamers holds no such model
   const planned = async query => {
@@ -134,7 +135,7 @@
     words.forEach((word, at) => { if (!known(word) && word.endsWith("s") && known(word.slice(0, -1))) words[at] = word.slice(0, -1) }) // two 3090s
     const sized = OF_SIZE[query.match(/\b(\d{1,2}) ?gb\b/i)?.[1]], gpu = named(offered.spellings.gpus, words) ?? (sized && { name: sized }), gpus = count(gpu?.before)
     const model = named(offered.spellings.models, words) ?? (gpu || ASKED.test(query) ? ofSize(offered.models, words) : undefined)
-    if (!model && !quantity && !(gpu && ASKED.test(query))) return
+    if (!model && (!quantity && !(gpu && ASKED.test(query)) || UNLISTED.test(query) || words.some((word, at) => /^\d+(\.\d+)?b$/.test(word) && words[at + 1] !== "tokens"))) return // no answer about another model
     const address = new URL("your-model/", root), of = name => offered.models.find(one => one.name === name)
     const card = offered.gpus.find(one => one.name === gpu?.name), said = TASKS.find(([, said]) => said.test(query))[0]
     const tight = said === "lora" && !/\b(lora|dpo|grpo)\b/i.test(query) && card?.gib <= SMALL && of(model?.name)?.parameters > FITS_SMALL // it did not say how
@@ -144,7 +145,8 @@
     address.searchParams.set("task", task)
     if (model) address.searchParams.set("model", model.name)
     if (gpu || large) address.searchParams.set("gpu", gpu?.name ?? "h100-sxm5")
-    if (gpus > 1 || large) address.searchParams.set("gpus", large ? (task === "infer" ? 2 : 8) : gpus)
+    const needs = large ? { infer: 2, qlora: 1 }[task] ?? 8 : gpus
+    if (needs > 1) address.searchParams.set("gpus", needs)
     const bits = WEIGHTS.find(([, said]) => said.test(query))?.[0]
     if (bits && task === "infer") address.searchParams.set("weights", bits) // training has no such field
     if (other) address.searchParams.set("table", "gpu") // both are rows of it

@@ -60,7 +60,9 @@
     const parts = []
     for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(document.importNode(part, true))
     const begin = part => part.textContent.replace(/\d+/g, "0").replace(/\s+/g, " ").trim().slice(0, 40)
-    const message = parts.findIndex(part => part.matches(".language-text") && begin({ textContent: text.slice(text.indexOf(part.textContent.trim().slice(0, 10))) }) === begin(part))
+    const blocks = parts.filter(part => part.matches(".language-text"))
+    const own = blocks.findIndex(part => begin({ textContent: text.slice(text.indexOf(part.textContent.trim().slice(0, 10))) }) === begin(part))
+    const message = own > 0 ? parts.indexOf(blocks[own]) : -1 // what stands before the first message is said of it
     const shown = []
     for (const part of parts.slice(message + 1)) {
       if (shown.length === PARTS) break
@@ -72,6 +74,7 @@
       shown.push(part)
       if (part.matches(".highlight")) break
     }
+    if (shown.at(-1)?.textContent.trim().endsWith(":")) shown.pop() // what it announces is not shown
     return shown
   }
 

@@ -31,6 +31,7 @@
   }
   // "8 x A100" and "M4 Max 64 GB" belong into two fields.
   const split_gpu = () => {
+    field("gpu").value = field("gpu").value.replace(/^\s*macbook( (pro|air))?\s+(?=\S)/i, "")
     const [, many, of] = field("gpu").value.match(/^\s*(\d{1,4})\s*[x×*]\s*(\D.*)$/i) ?? [], [, chip, memory] = field("gpu").value.match(/^(.*\S)\s+(\d{1,4})\s*GB?$/i) ?? []
     if (many && gpu_of(of)) field("gpus").value = many, field("gpu").value = of
     else if (memory && !gpu_of(field("gpu").value) && gpu_of(chip)?.trains === false) field("memory").value = memory, field("gpu").value = chip
@@ -339,7 +340,7 @@
     found.fp16 && "This GPU has no bf16. It is counted as fp16, which takes as long and needs a loss scaler: set fp16=True, not bf16=True.",
     much().length && state(found) === "no" && "Hours and cost are told where it fits.",
     is.train() && field("rows").value && state(found) !== "no" && "Each row is counted as a whole sequence. Shorter rows take less, unless they are padded.",
-    found.judged === false && "Nobody has published such a step: low and high are those of the nearest kind."
+    found.judged === false && "No measurement of such a step is published: low and high are those of the nearest kind."
   ].filter(Boolean).map(note => make("p", [note].flat(), { className: "planner-note" }))
   // What was asked, as it was understood.
   const echo = found => {
@@ -413,7 +414,7 @@
     const amount = parseFloat(/^\d+,\d{1,2}$/.test(digits) ? digits.replace(",", ".") : digits.replace(/[,_]/g, "")), mine = percent ? amount / 100 / mfu * expected : amount
     if (!amount) return "give tokens/s, such as 2000, or MFU, such as 22 %"
     if (!percent && amount <= 100 && amount < expected / 20) return `${digits} tokens/s would be ${number(expected / amount)} times less than expected: for a part of the peak write ${number(amount < 1 ? 100 * amount : amount)} %`
-    const page = new URL("../training/throughput/", here).href
+    const page = new URL("../debugging/#mfu", here).href
     const said = mfu * mine / expected > 1 ? "more than this GPU computes: is it tokens of all GPUs, and of a second?" : mine < low ? ["slower than nine of ten such runs: ", make("a", "what takes the time", { href: page })] : mine > high ? "faster than nine of ten such runs" : "normal"
     return [`${number(mine / expected)} times what is expected, ${number(100 * mfu * mine / expected, 2)} % of the peak: `, ...[said].flat()]
   }
@@ -426,7 +427,7 @@
         speed && ["Speed", band(speed.tokens_per_second, speed.low, speed.high, `tokens/s${+field("users").value > 1 ? " of all users" : ""}`)],
         speed && +field("users").value > 1 && ["For each user", `${number(speed.tokens_per_second / field("users").value)} tokens/s`],
         speed && speed.seconds_to_first_token === null && ["First token", "not predicted: hardly published of such machines"],
-        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? soon(speed.seconds_to_first_token, speed.first_low, speed.first_high) : [make("b", number(speed.seconds_to_first_token < 1 ? 1000 * speed.seconds_to_first_token : speed.seconds_to_first_token)), ` ${speed.seconds_to_first_token < 1 ? "ms" : "s"}; nobody has published such weights, so there is no low and high`]],
+        speed && speed.seconds_to_first_token !== null && ["First token", speed.first_low ? soon(speed.seconds_to_first_token, speed.first_low, speed.first_high) : [make("b", number(speed.seconds_to_first_token < 1 ? 1000 * speed.seconds_to_first_token : speed.seconds_to_first_token)), ` ${speed.seconds_to_first_token < 1 ? "ms" : "s"}; no measurement of such weights is published, so there is no low and high`]],
         found.cost_of_million && ["Cost", [make("b", number(found.cost_of_million)), ` (${[found.hours_of_million_low, found.hours_of_million_high].map(hours => number(hours * found.cost_of_million / found.hours_of_million)).join(" to ")}) for a million tokens of answers, their prompts read too, at ${field("price").value} for a GPU and hour, while ${+field("users").value > 1 ? "so many users are" : "this one user is"} busy`]],
         !speed && ["Speed", found.unpredicted ? `none is predicted: ${found.unpredicted}` : "none, since it does not fit"],
         is.shared() && ["Memory of the GPU", [`${number(found.gpu_gib)} GiB of the computer's, unless `, make("a", "told otherwise", { href: new URL(`../hardware/other/#${gpu_of(field("gpu").value)?.name === "strix-halo" ? "strix-halo" : "apple"}`, here).href })]],
@@ -510,8 +511,9 @@
     if (is.infer() || !found || "error" in found || state(found) === "no") return []
     if (objective !== "sft") return [make("p", ["The program: ", objective === "dpo" ? to("DPO with TRL", "training/post-training/#dpo") : to("GRPO with TRL", "training/grpo/#grpo"), "."])]
     if (found.fp16 && !is.full()) return [make("p", ["The programs of the recipes compute in bf16. For a GPU without it: ", to("fine-tune a chat model on a free T4", "notebooks/recipes/finetune_chat_model/"), "."])]
+    const cannot = unable(found)
+    if (cannot.length) return [make("p", [`No program takes all values of this question: ${[...cannot, ...gone.map(name => `it has no option for ${name}`)].join("; ")}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? field("strategy").value === "ddp" ? to("data-parallel training", "training/data-parallel/") : to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
     if (gone.length) return [make("p", ["The program of ", recipe(), ` has no option for ${gone.join(", ")}.`, ...gone.filter(name => Object.hasOwn(EXPLAINED, name)).flatMap(name => [" How to add it: ", to(name, EXPLAINED[name]), "."])])]
-    if (!program().length) return [make("p", [`No program takes all values of this question: ${unable(found).join("; ")}. Begin with: `, is.full() ? is.many() ? to("a loop of your own", "training/own-loop/") : to("training on one GPU", "training/one-gpu/") : is.many() ? field("strategy").value === "ddp" ? to("data-parallel training", "training/data-parallel/") : to("a model larger than each GPU", "training/sharding/") : recipe(), "."])]
     return written.length ? [make("p", `Add to its TrainingArguments: ${written.map(name => `${ARGUMENTS[name]} (${name}${name === "fused loss" ? ", after pip install liger-kernel" : ""})`).join(", ")}.`)] : []
   }
   const hub_name = () => offered.models.find(one => one.name === known)?.hub
@@ -524,13 +526,31 @@
     return [!hub && "its model is not on the Hub by a name that is known here", hub && !CHAT.test(hub) && "the recipes read conversations, and this model has no template for them",
       ...(is.full() ? of_all : of_adapters), !bf16 && "the recipes compute in bf16"].filter(Boolean)
   }
+  const to_copy = text => {
+    const button = make("button", "Copy", { className: "copy", type: "button" })
+    button.addEventListener("click", async () => {
+      try { await navigator.clipboard.writeText(text); button.textContent = "Copied" } catch { button.textContent = "Not allowed" }
+      setTimeout(() => { button.textContent = "Copy" }, 2000)
+    })
+    return make("pre", [make("code", text), button])
+  }
+  // Where such a checkpoint is, and how long a request may be.
+  const served_note = () => {
+    const name = hub_name()?.split("/")[1], [file] = program(), length = /--max-model-len|--ctx-size/.exec(file)?.[0]
+    const search = name && new URL(`https://huggingface.co/models?${new URLSearchParams({ search: `${name} ${/\.gguf/.test(file) ? "GGUF" : FORMATS[field("weights").value].split(/[ ,]/)[0]}` })}`)
+    return is.infer() ? [make("p", [...(/MODEL/.test(file) && search ? [make("a", "Look for it on the Hub", { href: search.href }), ". "] : []), ...(length ? [make("code", length), " is the room of prompt and answer: longer requests need more, up to the longest context above."] : [])])] : []
+  }
   const command = () => {
     const lines = [typed(whole_question()), ...(is.many() && !is.grpo() ? [typed(plan())] : [])], found = program(), rest = without_program(shown.train)
     const by = is.infer() ? (found[0] && /MODEL/.test(found[0]) ? `With a checkpoint of it in this format for MODEL (${FORMATS[field("weights").value]}${/\.gguf/.test(found[0]) ? ", a GGUF file" : ""}):` : "With the model's name on the Hub:") : ["By the program of ", recipe(), ":"]
-    return make("div", [make("h2", "The same question on your machine"), make("p", ["The command ", to("dryrun", "dryrun/"), is.infer() ? " predicts, and runs no model:" : " predicts, and trains nothing:"]), make("pre", make("code", lines.join("\n"))),
-      ...(found.length || rest.length ? [make("h2", is.infer() ? "To run it" : "To train"), ...(found.length ? [make("p", by), make("pre", make("code", found.join("\n")))] : []), ...rest] : [])])
+    return make("div", [make("h2", "The same question on your machine"), make("p", ["The command ", to("dryrun", "dryrun/"), is.infer() ? " predicts, and runs no model:" : " predicts, and trains nothing:"]), to_copy(lines.join("\n")),
+      ...(found.length || rest.length ? [make("h2", is.infer() ? "To run it" : "To train"), ...(found.length ? [make("p", by), to_copy(found.join("\n")), ...served_note()] : []), ...rest] : [])])
   }
-  const recipe = () => make("a", "the recipe", { href: new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here).href })
+  const recipe = () => { // with the figures of this GPU, where it has some
+    const address = new URL(is.full() ? "../recipes/14b-on-8-gpus/" : "../recipes/8b-on-24gb/", here)
+    address.searchParams.set("gpu", gpu_of(field("gpu").value)?.name ?? "")
+    return make("a", "the recipe", { href: address.href })
+  }
   const next = () => {
     const task = field("task").value
     const keys = is.infer() ? ["infer"] : [field("objective").value === "sft" ? "" : "dpo", is.many() ? "many" : "", task].filter(Boolean)
@@ -609,8 +629,8 @@
     const sorted = keyed(make("select", Object.entries(SORTS).map(([value, text]) => make("option", text, { value, selected: value === by }))), "sorted")
     sorted.addEventListener("change", () => { by = sorted.value; share(); tabulate() })
     const priced = one => {
-      const total = make("td", cost(one) ? number(cost(one)) : "–"), box = keyed(make("input", "", { type: "number", min: "0", step: "any", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` }), `price ${one.name}`)
-      box.addEventListener("input", () => { prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
+      const total = make("td", cost(one) ? number(cost(one)) : "–"), box = keyed(make("input", "", { inputMode: "decimal", value: price(one) || "", ariaLabel: `Price of an hour of ${label(one)}` }), `price ${one.name}`)
+      box.addEventListener("input", () => { if (box.value.includes(",")) box.value = box.value.replace(",", "."); prices[one.name] = box.value; total.textContent = cost(one) ? number(cost(one)) : "–" })
       box.addEventListener("change", share)
       box.addEventListener("keydown", event => { // to the next price
         if (event.key !== "Enter") return
@@ -661,6 +681,7 @@
   form.addEventListener("input", event => {
     if (event.target === config) return
     if (event.target === field("batch")) eight = false
+    if (event.target === field("price") && event.target.value.includes(",")) event.target.value = event.target.value.replace(",", ".")
     for (const [one, other] of [["rows", "tokens"], ["tokens", "rows"]]) if (event.target === field(one) && field(one).value) field(other).value = "" // both say how much data there is
     if (event.target === field("objective") && (is.grpo() ? field("batch").value === "1" : eight)) { // answers to one prompt, as TRL's default has it
       eight = is.grpo()

@@ -10,14 +10,14 @@
   const MEANS = {
     amp: "mixed precision", bfloat16: "bf16", cp: "context parallelism", dp: "data parallelism", ep: "expert parallelism", gas: "gradient accumulation",
     ga: "gradient accumulation", gc: "checkpointing", hpo: "hyperparameter search", lr: "learning rate", mfu: "utilization",
-    moe: "mixture experts", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
+    moe: "mixture experts", ngl: "layers gpu llama", multi: "many several", multiple: "many several", oom: "outofmemoryerror memory", pp: "pipeline parallelism",
     rl: "reinforcement learning grpo", sdpa: "scaled dot product attention", several: "many",
     forever: "never stops", forgets: "forgot forgetting", forgot: "forgetting", freezes: "hangs", garbage: "wrong", gibberish: "garbage wrong", idle: "waits", imatrix: "importance matrix", repeats: "never stops", shuts: "powers off reboots",
     tp: "tensor parallelism", tps: "tokens second", ttft: "first token",
   }
   // And what pages have by chance, if at all: the other words take its place.
   const PLAIN = {
-    batchsize: "batch size", bs: "batch size", eta: "days train", computer: "machine", computers: "machines", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune", ngl: "layers gpu llama",
+    batchsize: "batch size", bs: "batch size", eta: "days train", computer: "machine", computers: "machines", ckpt: "checkpoint", fa2: "flashattention", fa3: "flashattention", finetune: "fine tune",
     finetuning: "fine tuning", jpeg: "images", jpg: "images", mac: "apple", macbook: "apple", overheating: "heat throttling", overheats: "heat throttling", seqlen: "sequence length", tei: "text embeddings inference", util: "utilization", vlm: "vision language", vram: "gpu memory",
   }
   const TUNING = /^(fine|tun(e|ed|es|ing))$/ // most pages are about it: it says little
@@ -77,6 +77,11 @@
 
   const apart = word => begins(word) ? word : word.match(/^(\d+)(\p{L}{2,})$|^(\p{L}{2,})(\d+)$/u)?.slice(1).filter(Boolean) ?? word // 24gb, zero3: pages write two words
 
+  const together = names => { // whether a section has all parts of a name: zero_to_fp32.py
+    const places = name => ["title", "text"].flatMap(field => Object.keys(index.invertedIndex[name]?.[field] ?? {}))
+    return names.length > 2 && names.map(places).reduce((some, more) => some.filter(place => more.includes(place))).length > 0
+  }
+
   const SHORT = 60 // characters: a message is longer
   const rewrite = pasted => {
     instead = {}
@@ -85,7 +90,7 @@
     const telling = typed.filter(word => !common.has(word) && !/^\d$/.test(word)) // a rank's number says nothing
     const asked = (telling.length ? telling : typed).flatMap(word => Object.hasOwn(PLAIN, word) ? PLAIN[word].split(" ") : known(word))
     told = [...new Set(asked)]
-    if (/^(\s*"[^"]+")+\s*$/.test(query)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
+    if (/^(\s*"[^"]+")+\s*$/.test(query) || /^\s*[\w-]+(?:[_.-]+\w+)+\s*$/.test(query) && together(told)) return told.map(word => `+${word}`).join(" ") // a quotation means all of its words; a message may hold quotes
     const camel = query.length > SHORT ? [] : [...query.matchAll(/\b[A-Z][a-z]+(?:[A-Z][a-z\d]+)+\b/g)].flatMap(([name]) => name.split(/(?=[A-Z])/)).map(part => part.toLowerCase()) // StaticCache: a static cache
     const meant = told.filter(word => Object.hasOwn(MEANS, word)).flatMap(word => MEANS[word].split(" "))
     forms = Object.fromEntries(told.map(word => [word, ofForm(word)]).filter(([word, start]) => start !== word))

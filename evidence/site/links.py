@@ -9,7 +9,7 @@ from markdown.extensions.toc import slugify
 from ..problems import Problem, nearest, read_text, shown
 from .prose import INLINE_CODE, blocks, paragraphs, without
 
-TARGET = r"<?([^)\s#:>]*)(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
+TARGET = r"<?([^)\s#:>?]*)(?:\?[^)\s#>]*)?(?:#([^)\s>]+))?>?(?:\s+[\"'(][^\n]*?[\"')])?[^\S\n]*"  # in our site: others have a colon
 LINK = re.compile(rf"(?<!!)\[[^\]]*\]\(\s*{TARGET}\)|^[^\S\n]*\[(?!\^)[^\]]+\]:[^\S\n]*(?=\S){TARGET}$", re.M)
 SAYS_NOTHING = re.compile(r"(?<!!)\[(click here|continue|go|here|learn more|link|more|page|read more|start|this)\]\(", re.I)
 ANCHOR = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")

@@ -32,7 +32,7 @@ def ask():
 
 def command(page):
     """The arguments of the command that the page says to type."""
-    return shlex.split(page.locator("#planner-answer pre").first.inner_text().splitlines()[0])[1:]
+    return shlex.split(page.locator("#planner-answer pre code").first.inner_text().splitlines()[0])[1:]
 
 
 def numbers(text):
@@ -76,7 +76,7 @@ def test_the_verdict_comes_before_what_would_help_and_typing_goes_on_meanwhile(a
 def test_several_gpus_have_their_strategies_and_a_row_of_the_table_can_be_taken(ask):
     page = ask("?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8")
     page.locator("h2:has-text('Which strategy')").wait_for(timeout=1000 * SECONDS)
-    _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre").first.inner_text().splitlines())
+    _, plan = (shlex.split(line)[1:] for line in page.locator("#planner-answer pre code").first.inner_text().splitlines())
     options = web.ask(plan)
     shown = page.locator("h2:has-text('Which strategy') + .scroll tbody b").all_inner_texts()
     assert shown == [option["strategy"] for option in options if option["fits"] or "may" in option["verdict"]]
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_answered_with_what_would_and_one_click_takes_it(as
     page.locator("tr:has-text('4 bits') button").click()
     page.locator(".planner-verdict.fits").wait_for(timeout=1000 * SECONDS)
     assert "weights=int4-128" in page.url and page.locator(".planner-verdict").evaluate("shown => shown === document.activeElement")
-    assert page.locator("#planner-answer pre").nth(1).inner_text().startswith("vllm serve MODEL --tensor-parallel-size 2")
+    assert page.locator("#planner-answer pre code").nth(1).inner_text().startswith("vllm serve MODEL --tensor-parallel-size 2")
 
 
 def test_the_table_of_gpus_has_the_hours_of_the_data(ask):
@@ -276,7 +276,7 @@ def test_generated_text_has_users_and_a_first_token(ask):
 )
 def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, question, file, values):
     page, program = ask(question), (SNIPPETS / file).read_text(encoding="utf-8")
-    words = shlex.split(page.locator("#planner-answer pre").nth(1).inner_text())
+    words = shlex.split(page.locator("#planner-answer pre code").nth(1).inner_text())
     given = dict(zip(words, words[1:]))
     assert {name: given[name] for name in values} == values
     assert file.rpartition("/")[2] in words
@@ -287,7 +287,7 @@ def test_the_program_of_the_recipe_is_given_the_values_of_the_question(ask, ques
 
 def test_what_the_recipe_has_no_option_for_is_said_below_its_command(ask):
     page = ask("?task=qlora&model=qwen3-8b&gpu=h200&fused-loss=1")
-    assert "finetune_8b.py" in page.locator("#planner-answer pre").nth(1).inner_text()
+    assert "finetune_8b.py" in page.locator("#planner-answer pre code").nth(1).inner_text()
     assert "Add to its TrainingArguments: use_liger_kernel=True (fused loss, after pip install liger-kernel)" in page.locator("#planner-answer").inner_text()
 
 
@@ -373,7 +373,7 @@ def test_what_an_address_brings_is_quoted_for_a_shell():
     with tab() as page:
         page.add_init_script("Object.defineProperty(navigator, 'connection', {value: {saveData: true}})")
         page.goto(f"{host().address}your-model/?model=$(id)&gpu='; id; '")
-        line = page.locator("#planner-answer pre").first.inner_text()  # before there is an answer
+        line = page.locator("#planner-answer pre code").first.inner_text()  # before there is an answer
         assert shlex.split(line)[2:5] == ["$(id)", "--gpu", "'; id; '"] and "'$(id)'" in line
 
 

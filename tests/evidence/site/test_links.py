@@ -18,6 +18,7 @@ def test_a_link_to_a_page_that_does_not_exist_is_named_with_the_nearest(reposito
         ("See [the other](<othr.md>).", 1),
         ("See [the other][it].\n\n[it]: othr.md 'The other'", 3),
         ("See [the other](othr.md#trap), [and it](other.md).", 1),
+        ("See [the other](othr.md?gpu=t4#trap), [and it](other.md?gpu=t4).", 1),
     ],
 )
 def test_no_form_of_a_link_is_overlooked(repository, problems_of, text, line):
