@@ -536,8 +536,8 @@
   }
   // Where such a checkpoint is, and how long a request may be.
   const served_note = () => {
-    const name = hub_name()?.split("/")[1], [file] = program(), length = /--max-model-len|--ctx-size/.exec(file)?.[0]
-    const search = name && new URL(`https://huggingface.co/models?${new URLSearchParams({ search: `${name} ${/\.gguf/.test(file) ? "GGUF" : FORMATS[field("weights").value].split(/[ ,]/)[0]}` })}`)
+    const name = hub_name()?.split("/")[1], [file] = program(), length = /--max-model-len|--ctx-size/.exec(file)?.[0], kind = FORMATS[field("weights").value], format = /: (\w+)/.exec(kind)?.[1] ?? ""
+    const search = name && new URL(`https://huggingface.co/models?${new URLSearchParams({ search: `${name} ${/\.gguf/.test(file) ? "GGUF" : format}`.trim() })}`)
     return is.infer() ? [make("p", [...(/MODEL/.test(file) && search ? [make("a", "Look for it on the Hub", { href: search.href }), ". "] : []), ...(length ? [make("code", length), " is the room of prompt and answer: longer requests need more, up to the longest context above."] : [])])] : []
   }
   const command = () => {

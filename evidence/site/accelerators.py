@@ -65,7 +65,7 @@ def rendered(source):
 def chosen(names):
     if names:
         return [hardware.accelerator(name) for name in names]
-    return [row for row in hardware.ACCELERATORS.values() if row.product]
+    return sorted((row for row in hardware.ACCELERATORS.values() if row.product), key=lambda row: -(row.get("release_year") or 0))  # the newest first
 
 
 def _row(row, columns):

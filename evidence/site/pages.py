@@ -33,7 +33,7 @@ AMOUNT = re.compile(
     r"(?:%|[kMGTP]i?B(?:/s)?|[kMGT]bit/s|[kMGTP]?FLOPS|k?W|[nµm]?s|min|h|(?:seconds|minutes|hours|days|bits|bytes|tokens|GPUs)(?:/s)?))"
 )
 UNBROKEN = 12  # letters of a name that needs no place to break
-BREAKS = re.compile(r"(?<=[_./(=,])(?=\w)|(?<=\w)(?=-{1,2}\w)")
+BREAKS = re.compile(r"(?<=[_./(=,])(?=\w)|(?<=[a-z])(?=[A-Z])|(?<=\w)(?=-{1,2}\w)")
 TABLE = re.compile(r"^\s*table: *([a-z0-9_]+):([a-z0-9-]+)", re.M)
 
 

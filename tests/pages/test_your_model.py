@@ -97,6 +97,7 @@ def test_what_does_not_fit_is_answered_with_what_would_and_one_click_takes_it(as
     page.locator(".planner-verdict.fits").wait_for(timeout=1000 * SECONDS)
     assert "weights=int4-128" in page.url and page.locator(".planner-verdict").evaluate("shown => shown === document.activeElement")
     assert page.locator("#planner-answer pre code").nth(1).inner_text().startswith("vllm serve MODEL --tensor-parallel-size 2")
+    assert page.locator("a:has-text('Look for it on the Hub')").get_attribute("href").endswith("?search=Llama-3.1-70B+AWQ")
 
 
 def test_the_table_of_gpus_has_the_hours_of_the_data(ask):

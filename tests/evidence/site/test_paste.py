@@ -59,6 +59,12 @@ def test_the_answer_says_what_to_do_after_that_message_and_links_lead_from_there
         assert link.evaluate("link => link.href").startswith(("http://127.0.0.1", "https://"))
 
 
+def test_what_a_section_says_before_its_message_is_shown_too(box):
+    box("[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=35, OpType=ALLREDUCE, NumelIn=1) ran for 600029 milliseconds")
+    said = box.page.locator("#paste-found").inner_text()
+    assert "Read the logs of all ranks" in said and not said.split("If that is not it")[0].strip().endswith(":")
+
+
 def test_several_errors_are_answered_each_the_first_first(box):
     first, second = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "ValueError: Attempting to unscale FP16 gradients."
     noise = "\n".join(f"2026-11-26 10:00:0{second} INFO step" for second in range(8))
