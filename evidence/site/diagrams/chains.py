@@ -5,10 +5,10 @@ from html import escape
 from .svg import LINE, figure, wrapped
 
 INSTALLED = {  # what must fit the layer below, and the message if it does not
-    "Extensions: flash-attn, bitsandbytes": ["compiled for this torch", "else: undefined symbol"],
+    "Extensions such as flash-attn": ["compiled for this torch", "else: undefined symbol"],
     "torch, with its own CUDA": [
         "its CUDA is not too new for the driver",
-        "else: driver version is insufficient",
+        "else: The NVIDIA driver on your system is too old",
         "it has kernels for the GPU",
         "else: no kernel image is available",
     ],

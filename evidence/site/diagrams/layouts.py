@@ -4,8 +4,8 @@ from .svg import figure
 
 NODES, GPUS, LAYERS = 2, 4, 80
 LAYOUTS = {  # (data, pipeline, tensor)
-    "Fits on a node: copies, each split inside it": (2, 1, 4),
-    "Fits on both: a pipeline between the nodes": (1, 2, 4),
+    "The model fits on one node: a copy on each, split inside it": (2, 1, 4),
+    "It fits on both together: a pipeline between them": (1, 2, 4),
 }
 KINDS = ("Copy 0, or the first stage", "Copy 1, or the second stage")
 
