@@ -54,6 +54,7 @@ NOT_TESTED = {
     "contribute/verify.sh": "runs a notebook; test_compare.py tries what it prints",
     "cpu_inference/ask.sh": "asks a server that serves a model of the Hub",
     "cpu_inference/instances.sh": "needs 16 cores and a server that the reader writes",
+    "cpu_inference/imatrix.sh": "needs llama.cpp",
     "cpu_inference/llama_cpp.sh": "needs llama.cpp",
     "cpu_inference/numa.sh": "needs two NUMA nodes",
     "cpu_inference/optimum_onnx.sh": "installs packages; the program that it starts is run",

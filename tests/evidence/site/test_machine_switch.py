@@ -1,5 +1,7 @@
 """One choice of a machine for the claims, tables and charts of the whole site, tried with two machines in a real browser."""
 
+import itertools
+
 import pytest
 from built import console, host, tab
 from playwright.sync_api import expect
@@ -90,16 +92,24 @@ def test_a_switch_stands_only_on_pages_where_it_changes_something(two_machines, 
     assert switches() == [False, False]
 
 
+ACROSS, DOWN = (
+    (lambda box: box["x"], lambda box: box["x"] + box["width"]),
+    (lambda box: box["y"], lambda box: box["y"] + box["height"]),
+)
+
+
 @pytest.mark.parametrize("page, switches", [("training/one-gpu/", 2), ("inference/one-gpu/", 1), ("training/launching/", 0)])
 def test_the_parts_of_the_header_have_room_beside_each_other_on_a_narrow_phone(page, switches):
     with tab({"width": 360, "height": 700}) as opened:
         opened.goto(f"{host().address}{page}")
         assert opened.locator(".machine:visible").count() == switches
         parts = opened.locator(".md-header__inner > :visible:not(.said, .machine), .machine > select:visible").all()
-        shown = sorted((box["x"], box["x"] + box["width"]) for box in (part.bounding_box() for part in parts) if box["width"])
-    assert len(shown) >= 5
-    assert shown[0][0] >= 0 and shown[-1][1] <= 360
-    assert all(end <= start + 0.5 for (_, end), (start, _) in zip(shown, shown[1:])), shown
+        boxes = [box for box in (part.bounding_box() for part in parts) if box["width"]]
+    assert len(boxes) >= 5
+    assert min(box["x"] for box in boxes) >= 0 and max(box["x"] + box["width"] for box in boxes) <= 360
+    for one, other in itertools.combinations(boxes, 2):  # two switches have a row of their own
+        apart = [end(one) <= start(other) + 0.5 or end(other) <= start(one) + 0.5 for start, end in (ACROSS, DOWN)]
+        assert any(apart), (one, other)
 
 
 def test_a_machine_that_is_gone_is_forgotten(two_machines, small_tab):
