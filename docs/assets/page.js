@@ -51,7 +51,7 @@
     const box = link?.closest(".md-sidebar__scrollwrap")
     if (!box) return
     const top = link.getBoundingClientRect().top - box.getBoundingClientRect().top
-    if (top < 0 || top > box.clientHeight - 40) box.scrollTop += top - box.clientHeight / 2
+    if (top < 0 || top + link.offsetHeight > box.clientHeight + 10) box.scrollTop += top - box.clientHeight / 2 // a short menu, which all is in sight, stays
   }
   into_sight(page)
 
