@@ -50,14 +50,15 @@
     if (!pages.has(address)) pages.set(address, fetch(new URL(address, root)).then(answer => answer.text()).then(html => new DOMParser().parseFromString(html, "text/html")))
     return pages.get(address)
   }
-  form.page = page_at // for the paste box of Debugging
-  const passages = (page, anchor) => {
-    const first = anchor ? page.getElementById(anchor) : page.querySelector("article h1"), found = []
-    for (let part = first?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) {
-      found.push(...part.matches("p") ? [part] : part.matches("ul, ol, .scroll") ? part.querySelectorAll("tr, li") : [])
-    }
-    return found.map(part => [...part.cells ?? [part]].map(cell => cell.innerText ?? cell.textContent).join(" · ").replace(/\s+/g, " ").trim())
+  const parts_of = async location => { // of a section, up to the next heading
+    const [address, anchor] = location.split("#"), page = await page_at(address), parts = []
+    const heading = anchor ? page.getElementById(anchor) : page.querySelector("article h1")
+    for (let part = heading?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(part)
+    return parts
   }
+  form.parts = parts_of // for the paste box of Debugging
+  const passages = parts => parts.flatMap(part => part.matches("p") ? [part] : part.matches("ul, ol, .scroll") ? [...part.querySelectorAll("tr, li")] : [])
+    .map(part => [...part.cells ?? [part]].map(cell => cell.textContent).join(" · ").replace(/\s+/g, " ").trim())
   const telling = words => text => { // how many of the words it has
     const lower = text.toLowerCase()
     return words.filter(word => new RegExp(`(?<![\\p{L}\\p{N}])${word.replaceAll(".", "\\.")}`, "u").test(lower)).length
@@ -65,8 +66,8 @@
   const look_into = async (query, groups, words) => {
     const count = telling(words), results = [...list.children]
     await Promise.all(groups.slice(0, TEASERS).map(async ([best], number) => {
-      const said = plain(best.text ?? sections.get(best.location).text).split("\n")[0], teaser = results[number].querySelector("p"), [address, anchor] = best.location.split("#")
-      const hit = passages(await page_at(address), anchor).map(text => [count(text), text]).reduce((one, other) => other[0] > one[0] ? other : one, [count(said), ""])[1]
+      const said = plain(best.text ?? sections.get(best.location).text).split("\n")[0], teaser = results[number].querySelector("p")
+      const hit = passages(await parts_of(best.location)).map(text => [count(text), text]).reduce((one, other) => other[0] > one[0] ? other : one, [count(said), ""])[1]
       if (!hit || list.dataset.query !== query) return
       const start = Math.max(0, Math.min(...words.map(word => hit.toLowerCase().indexOf(word)).filter(at => at >= 0)) - BEFORE), from = start && hit.indexOf(" ", start) + 1
       teaser.replaceChildren(...marked(`${from ? "… " : ""}${hit.slice(from, from + BEFORE + AFTER)}`, words))

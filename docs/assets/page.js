@@ -4,14 +4,14 @@
 
   document.querySelectorAll("article .highlight > pre").forEach(block => {
     if (block.closest(".nb-output")) return
-    const button = Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" })
-    button.addEventListener("click", async () => {
-      const code = block.querySelector("code").cloneNode(true)
-      code.querySelectorAll(".note").forEach(mark => mark.remove())
-      try { await navigator.clipboard.writeText(code.textContent); button.textContent = "Copied" } catch { button.textContent = "Not allowed" }
-      setTimeout(() => { button.textContent = "Copy" }, 2000)
-    })
-    block.append(button)
+    block.append(Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" }))
+  })
+  addEventListener("click", async ({ target: button }) => { // those of the planner's commands too
+    if (!button.matches?.("pre > .copy")) return
+    const code = button.parentElement.querySelector("code").cloneNode(true)
+    code.querySelectorAll(".note").forEach(mark => mark.remove())
+    try { await navigator.clipboard.writeText(code.textContent); button.textContent = "Copied" } catch { button.textContent = "Not allowed" }
+    setTimeout(() => { button.textContent = "Copy" }, 2000)
   })
 
   // The tab that a reader takes opens wherever a set has one of its name, on this page and the next. The last choice wins.

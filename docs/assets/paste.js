@@ -55,10 +55,7 @@
 
   // What a section says after this message, or first where it shows another one, up to its first program.
   const advice = async (location, text) => {
-    const [address, anchor] = location.split("#")
-    const found = (await search.page(address)).getElementById(anchor ?? "")
-    const parts = []
-    for (let part = found?.nextElementSibling; part && !/^H[1-6]$/.test(part.tagName); part = part.nextElementSibling) parts.push(document.importNode(part, true))
+    const parts = (await search.parts(location)).map(part => document.importNode(part, true))
     const begin = part => part.textContent.replace(/\d+/g, "0").replace(/\s+/g, " ").trim().slice(0, 40)
     const blocks = parts.filter(part => part.matches(".language-text"))
     const own = blocks.findIndex(part => begin({ textContent: text.slice(text.indexOf(part.textContent.trim().slice(0, 10))) }) === begin(part))
@@ -70,7 +67,7 @@
       part.querySelectorAll("button.claim").forEach(button => button.replaceWith(button.textContent))
       part.querySelectorAll("button").forEach(button => button.remove())
       part.querySelectorAll("[id]").forEach(inner => inner.removeAttribute("id"))
-      part.querySelectorAll("a[href]").forEach(link => { link.href = new URL(link.getAttribute("href"), new URL(address, root)) })
+      part.querySelectorAll("a[href]").forEach(link => { link.href = new URL(link.getAttribute("href"), new URL(location, root)) })
       shown.push(part)
       if (part.matches(".highlight")) break
     }

@@ -526,14 +526,7 @@
     return [!hub && "its model is not on the Hub by a name that is known here", hub && !CHAT.test(hub) && "the recipes read conversations, and this model has no template for them",
       ...(is.full() ? of_all : of_adapters), !bf16 && "the recipes compute in bf16"].filter(Boolean)
   }
-  const to_copy = text => {
-    const button = make("button", "Copy", { className: "copy", type: "button" })
-    button.addEventListener("click", async () => {
-      try { await navigator.clipboard.writeText(text); button.textContent = "Copied" } catch { button.textContent = "Not allowed" }
-      setTimeout(() => { button.textContent = "Copy" }, 2000)
-    })
-    return make("pre", [make("code", text), button])
-  }
+  const to_copy = text => make("pre", [make("code", text), make("button", "Copy", { className: "copy", type: "button" })]) // page.js copies
   // Where such a checkpoint is, and how long a request may be.
   const served_note = () => {
     const name = hub_name()?.split("/")[1], [file] = program(), length = /--max-model-len|--ctx-size/.exec(file)?.[0], kind = FORMATS[field("weights").value], format = /: (\w+)/.exec(kind)?.[1] ?? ""

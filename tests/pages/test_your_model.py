@@ -473,3 +473,13 @@ def test_on_a_phone_the_verdict_stays_in_sight_and_leads_to_the_answer():
         page.locator(".planner-brief.seen").wait_for(state="attached")
         assert 0 < verdict.bounding_box()["y"] < 400
         assert not brief.is_visible()
+
+
+def test_a_price_may_have_a_decimal_comma_and_letters_are_refused_by_the_name_of_the_field(ask):
+    page = ask("?task=lora&model=qwen3-8b&gpu=h100-sxm5&rows=1000")
+    page.locator("[name=price]").evaluate("field => { field.closest('details').open = true }")
+    page.fill("[name=price]", "1,4")
+    page.locator("#planner-answer :text('1.4')").first.wait_for(timeout=1000 * SECONDS)
+    assert command(page)[command(page).index("--price") + 1] == "1.4"
+    page.fill("[name=price]", "cheap")
+    page.locator("#planner-answer :text('Price of a GPU hour')").first.wait_for(timeout=1000 * SECONDS)
