@@ -8,7 +8,7 @@ TEXTS = (320, 192, 512)  # tokens of the texts in a packed row
 FULL, PART, SKIPPED = "Computed", "Computed, asks the rule", "Skipped"
 
 
-def _text_of(token):
+def text_of(token):
     for number, length in enumerate(TEXTS):
         token -= length
         if token < 0:
@@ -18,7 +18,7 @@ def _text_of(token):
 RULES = {
     "Causal": lambda query, key: query >= key,
     f"Window of {WINDOW}": lambda query, key: query >= key and query - key < WINDOW,
-    f"{len(TEXTS)} packed texts": lambda query, key: query >= key and _text_of(query) == _text_of(key),
+    f"{len(TEXTS)} packed texts": lambda query, key: query >= key and text_of(query) == text_of(key),
 }
 
 

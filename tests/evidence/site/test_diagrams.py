@@ -631,7 +631,7 @@ def test_the_bits_of_a_weight_are_those_that_dryrun_counts():
 
 
 def test_blocks_of_a_mask_are_those_of_flex_attention():
-    texts = torch.tensor([masks._text_of(token) for token in range(masks.LENGTH)])
+    texts = torch.tensor([masks.text_of(token) for token in range(masks.LENGTH)])
     rules = {
         "Causal": lambda row, head, query, key: query >= key,
         f"Window of {masks.WINDOW}": lambda row, head, query, key: (query >= key) & (query - key < masks.WINDOW),
