@@ -12,6 +12,9 @@ PAGES ?=
 LIGHTHOUSE_RUNS ?= 5
 SECONDS ?= 660
 PATIENCE ?= 1
+CHANGED ?=
+SHARD ?=
+ONLY ?=
 TORCH = $(shell sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/test.in)
 # Not in a lock: what a plain `pip install torch` brings, on a machine with or without a GPU.
 NOT_LOCKED := torch torchvision triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
@@ -33,20 +36,24 @@ RUNNER_READY :=
 else
 PYTHON = python3
 RUNNER := $(BIN)/python
-RUNNER_READY := $(TEST) $(OWN)
+# Private environments of the notebooks that are asked for alone; all of them where none is named.
+RUNNER_READY := $(TEST) $(if $(NOTEBOOKS),$(filter $(patsubst %,$(VENV)/%/stamp,$(subst _,-,$(NOTEBOOKS))),$(OWN)),$(OWN))
 endif
 
 export NO_MKDOCS_2_WARNING := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH := $(CURDIR)
-PIP := $(BIN)/python -m pip install -q --no-deps --require-hashes
+# Without .pyc files, which Python writes itself for what it imports: a minute and half a gigabyte less.
+PIP := $(BIN)/python -m pip install -q --no-compile --no-deps --require-hashes
+# A file stays with one worker, the longest first.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test audit notebooks exact recipes record verify gpu add summary pair fit profiles addresses install lock clean ready browser
+.PHONY: help serve site check test test-all proved audit notebooks exact recipes record verify gpu add summary pair fit profiles addresses install lock clean ready ready-all browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "  PORT=8001 make serve · NOTEBOOKS=one_gpu make record · PYTHON=python3 make record · LIGHTHOUSE_RUNS=0 make audit"
 
 serve: $(SITE) $(PYODIDE) ## build the site and serve it with live reload
@@ -65,13 +72,21 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(OWN) $(PYODIDE) browser check ## the checks, the package, every snippet, what is exact, the built site; measures nothing (long). CHANGED=origin/main: what a change since then can touch; SHARD=2/4: a part
-	@tests=$$($(BIN)/python tests/changed.py $(CHANGED) $(SHARD:%=--shard %)) || exit; \
-	  if [ -n "$$tests" ]; then $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $$tests; else echo "no test answers to this change"; fi
+test: ready $(TEST) $(PYODIDE) browser check ## the proof of the product in ten minutes, and what your change touches (CHANGED=origin/main, the default: since then)
+	@chosen=$$($(BIN)/python tests/chosen.py core $(CHANGED:%=--changed %)) || exit; $(PYTEST) $$chosen
+
+test-all: ready-all $(TEST) $(PYODIDE) browser check ## everything: each program, each exact figure, private environments (an hour). SHARD=2/4: a part. MINUTES=60: begins nothing later, and is red
+	@chosen=$$($(BIN)/python tests/chosen.py all $(SHARD:%=--shard %) $(ONLY:%=--only %)) || exit; $(PYTEST) $$chosen
+
+proved: $(SITE) ## note in tests/proved.json what the last runs of test and test-all proved, and how long each file took
+	@$(BIN)/python tests/chosen.py proved
 
 # Before anything is downloaded: a run that must fail after ten minutes says so in the first seconds.
 ready: $(VENV)/bin/python
 	@$(BIN)/python -m evidence.ready
+
+ready-all: $(VENV)/bin/python
+	@$(BIN)/python -m evidence.ready all
 
 browser: $(TEST)
 	@$(BIN)/python -m evidence.ready fetch
@@ -151,7 +166,7 @@ $(PYODIDE): requirements/pyodide/package-lock.json | $(VENV)/bin/python
 $(TEST): requirements/test.txt $(SITE)
 	@echo "Installing what the examples need into $(VENV): a minute or two"
 	@$(PIP) -r requirements/test.txt || $(RETRY)
-	@$(BIN)/python -m pip install -q $(TORCH) || $(RETRY)
+	@$(BIN)/python -m pip install -q --no-compile $(TORCH) || $(RETRY)
 	@touch $@
 
 # Lighthouse needs the machine's own Node and npm; for the rest of `make audit` those from PyPI do.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,11 +24,40 @@ if "TEST_FOLDER" not in os.environ:
     os.environ["TEST_FOLDER"] = shared.name
 
 
+PROVED = ROOT / "tests" / "proved.json"  # see tests/chosen.py, which also gives the options
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("which tests")
+    group.addoption("--part", choices=["all", "core", "rest"], default="all", help="the core, or what is not in it")
+    group.addoption("--whole", action="append", default=[], metavar="FILE", help="with --part=core: a file of which all tests run")
+
+
+def in_core(item):
+    return not item.nodeid.startswith("tests/pages/") and not item.get_closest_marker("nightly")
+
+
 def pytest_collection_modifyitems(config, items):
-    """The files that take longest come first, so that no worker is left alone with one; last where the time is limited, so that most
-    are run. A run of all notebooks that misses one is broken, not green."""
-    seconds, last = json.loads((ROOT / "tests" / "seconds.json").read_text(encoding="utf-8")), "TESTS_UNTIL" in os.environ
-    items.sort(key=lambda item: (1 if last else -1) * seconds.get(item.nodeid.split("::")[0], 0))
+    """Leaves out what is not asked for. The files that take longest come first, so that no worker is left alone with one; where the time
+    is limited those that have gone unproved for longest. A run of all notebooks that misses one is broken, not green."""
+    part, whole = config.getoption("part"), tuple(config.getoption("whole"))
+
+    def asked(item):
+        named = bool(whole) and item.nodeid.startswith(whole)
+        return part == "all" or (part == "core" and (named or in_core(item))) or (part == "rest" and not in_core(item))
+
+    left_out = [item for item in items if not asked(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if asked(item)]
+    config.stash[LEFT_OUT] = {item.nodeid.split("::")[0] for item in left_out}
+    proved = json.loads(PROVED.read_text(encoding="utf-8"))
+
+    def place(item):
+        one = proved.get(item.nodeid.split("::")[0], {})
+        return (one.get("day", "") if "TESTS_UNTIL" in os.environ else "", -one.get("seconds", 0))
+
+    items.sort(key=place)
     if config.args == ["notebooks"]:
         found = {item.path.stem for item in items if item.path.suffix == ".ipynb"}
         missing = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - found
@@ -36,14 +66,17 @@ def pytest_collection_modifyitems(config, items):
             raise pytest.UsageError(what)
 
 
-TOO_LATE = f"not run to their end, since {os.environ.get('MINUTES')} minutes were over"
+LEFT_OUT = pytest.StashKey[set]()
+NOT_BEGUN = f"not begun, since {os.environ.get('MINUTES')} minutes were over"
 
 
 class Progress:
-    """Says of each test file when it ends what it took: with many workers, the dots of a long run do not tell where it is."""
+    """Says of each test file when it ends what it took, and about how long the rest will take: with many workers, the dots of a long run
+    do not tell where it is."""
 
     def __init__(self, config):
         self.config, self.left, self.took, self.failed = config, {}, {}, {}
+        self.known = json.loads(PROVED.read_text(encoding="utf-8"))
 
     def say(self, text):
         self.config.pluginmanager.get_plugin("terminalreporter").write_line(f"\n{text}")
@@ -61,9 +94,19 @@ class Progress:
             self.say(f"failed: {report.nodeid}")
         if report.when == "teardown" and file in self.left:
             self.left[file] -= 1
-            if not self.left[file] and self.took[file] > 10:
+            if not self.left[file] and self.took[file] > 5:
                 failed = f", {self.failed[file]} failed" if self.failed[file] else ""
-                self.say(f"{file}: {self.took[file]:.0f} s{failed}")
+                ended = sum(not left for left in self.left.values())
+                self.say(f"{file}: {self.took[file]:.0f} s{failed}; {ended} of {len(self.left)} files, about {self.rest() / 60:.0f} minutes to go")
+
+    def rest(self):
+        """Seconds of the files that have not ended, by what they took elsewhere, for all workers together."""
+        key = "core" if self.config.getoption("part") == "core" else "seconds"
+        seconds = {file: self.known.get(file, {}).get(key, self.known.get(file, {}).get("seconds", 30)) for file in self.left}
+        done = {file: one for file, one in seconds.items() if not self.left[file]}
+        speed = sum(self.took[file] for file in done) / (sum(done.values()) or 1)  # of this machine beside that one
+        workers = len(self.config.pluginmanager.get_plugin("dsession").nodemanager.specs)
+        return speed * sum(one for file, one in seconds.items() if file not in done) / workers
 
 
 def pytest_configure(config):
@@ -85,28 +128,66 @@ def pytest_xdist_make_scheduler(config, log):
     return Files(config, log)
 
 
+def not_begun(reporter):
+    """The files with tests that were not begun."""
+    skipped = reporter.stats.get("skipped", [])
+    return {report.nodeid.split("::")[0] for report in skipped if NOT_BEGUN in str(report.longrepr)}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A worker that ended has said which files it left tests out of."""
+    said = set(getattr(node, "workeroutput", {}).get("left_out", ()))
+    node.config.stash[LEFT_OUT] = node.config.stash.get(LEFT_OUT, set()) | said
+
+
+def pytest_sessionfinish(session):
+    """A run that was cut off is red, whatever came out of the tests that it began."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = sorted(session.config.stash.get(LEFT_OUT, set()))
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and not_begun(reporter) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+
+
 def pytest_terminal_summary(terminalreporter, config):
-    """Leaves the seconds of each test file, the slowest first: for tests/seconds.json, by which a run is split (tests/changed.py). Names
-    the files that were not run to their end because the time was over."""
-    late = {report.nodeid.split("::")[0] for report in terminalreporter.stats.get("skipped", []) if TOO_LATE in str(report.longrepr)}
+    """Names the files that were cut off, and leaves what this run proved: `make proved` takes it over into tests/proved.json."""
+    late = not_begun(terminalreporter)
     if late:
-        terminalreporter.write_line(f"{TOO_LATE}: {', '.join(sorted(late))}. Without MINUTES they run", red=True)
-    seconds = {}
-    for report in (report for kept in terminalreporter.stats.values() for report in kept if isinstance(report, pytest.TestReport)):
-        file = report.nodeid.split("::")[0]
-        seconds[file] = seconds.get(file, 0) + report.duration
-    if seconds:
-        (ROOT / "out").mkdir(exist_ok=True)
-        slowest_first = sorted(seconds.items(), key=lambda entry: -entry[1])
-        text = json.dumps({file: round(took, 1) for file, took in slowest_first}, indent=0)
-        (ROOT / "out" / "test_seconds.json").write_text(f"{text}\n", encoding="utf-8")
+        terminalreporter.write_line(f"{NOT_BEGUN}: {', '.join(sorted(late))}. Without MINUTES they run", red=True)
+    left_out = config.stash.get(LEFT_OUT, set())
+    files = {}
+    for outcome, kept in terminalreporter.stats.items():
+        for report in (report for report in kept if isinstance(report, pytest.TestReport)):
+            file = report.nodeid.split("::")[0]
+            one = files.setdefault(file, {"seconds": 0.0, "passed": True, "whole": file not in left_out})
+            one["seconds"] += report.duration
+            one["passed"] &= outcome not in ("failed", "error")
+    if not files or hasattr(config, "workerinput"):
+        return
+    for file, one in files.items():
+        one["seconds"] = round(one["seconds"], 1)
+        one["whole"] &= file not in late
+    part = config.getoption("part")
+    found = {"commit": _commit(), "day": time.strftime("%Y-%m-%d"), "files": dict(sorted(files.items()))}
+    folder = ROOT / "out" / "tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{part}.json").write_text(f"{json.dumps(found, indent=0)}\n", encoding="utf-8")
+
+
+def _commit():
+    """The commit that the files of this checkout are; None where one is edited."""
+    said = [subprocess.run(["git", *asked], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+            for asked in (["status", "--porcelain"], ["rev-parse", "HEAD"])]  # fmt: skip
+    return None if said[0] else said[1] or None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     """The kernel of a notebook starts in the setup of its first cell, with the packages that only this notebook has."""
     if time.time() > float(os.environ.get("TESTS_UNTIL", "inf")):
-        pytest.skip(TOO_LATE)
+        pytest.skip(NOT_BEGUN)
     if item.path.suffix != ".ipynb":
         return (yield)
     try:

@@ -2,7 +2,7 @@
 
 A figure is as old as the code that measured it. A record carries, for each figure that its machine measured, the hash of that
 code (`measured_code`). Where the notebook of today holds no such code any more, the figure is *stale*: it stays on its pages,
-marked with the date of its run, and `make check` warns. What is derived, traced or cited is computed again by `make test`, and
+marked with the date of its run, and `make check` warns. What is derived, traced or cited is computed again by `make test-all`, and
 its record carries the hash of the whole notebook.
 """
 

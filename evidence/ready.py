@@ -1,7 +1,7 @@
 """Whether this machine can run `make test`, asked before anything is downloaded. Imports nothing but the standard library.
 
-`python -m evidence.ready` looks for a browser and for room on the disk; with `fetch`, once playwright is installed, it brings the
-browser where there is none.
+`python -m evidence.ready` looks for a browser and for room on the disk, with `all` for that of `make test-all`; with `fetch`, once
+playwright is installed, it brings the browser where there is none.
 """
 
 import os
@@ -16,14 +16,14 @@ from pathlib import Path
 from .problems import Problem
 from .site.browser import INSTALL, found
 
-ENVIRONMENTS, RUN = 9, 15  # GB that .venv and the files of a whole run take
+ROOM = {"test": (4, 5), "test-all": (9, 15)}  # GB that .venv and the files of a run take
 FROM = "https://cdn.playwright.dev"  # where `playwright install chromium` downloads from
 SECONDS = 4
 
 
-def check():
+def check(command="test"):
     """Raises Problem where a run would fail after minutes for a reason that can be seen now."""
-    _room()
+    _room(command)
     if not found(_own()) and not _answers(FROM):
         raise Problem("make test", f"there is no Chromium here, and {FROM} does not answer", INSTALL)
 
@@ -45,16 +45,17 @@ def _own():
     return next(folder.glob("chromium*-*/*"), None)
 
 
-def _room():
+def _room(command):
     here, scratch = Path.cwd(), Path(tempfile.gettempdir())
-    needs = {here: 0 if Path(".venv/test.stamp").exists() else ENVIRONMENTS, scratch: RUN}
+    environments, run = ROOM[command]
+    needs = {here: 0 if Path(".venv/test.stamp").exists() else environments, scratch: run}
     if here.stat().st_dev == scratch.stat().st_dev:
         needs = {scratch: sum(needs.values())}
     for folder, needed in needs.items():
         free = shutil.disk_usage(folder).free / 1e9
         if free < needed:
-            what = f"{folder} has {free:.0f} GB free, and a whole run needs {needed}"
-            raise Problem("make test", what, "make room, or TMPDIR=/a/larger/disk make test")
+            what = f"{folder} has {free:.0f} GB free, and the run needs {needed}"
+            raise Problem(f"make {command}", what, f"make room, or TMPDIR=/a/larger/disk make {command}")
 
 
 def _answers(address):
@@ -70,7 +71,7 @@ def _answers(address):
 def main(arguments=None):
     asked = sys.argv[1:] if arguments is None else arguments
     try:
-        fetch() if asked == ["fetch"] else check()
+        fetch() if asked == ["fetch"] else check("test-all" if asked == ["all"] else "test")
     except Problem as problem:
         print(problem, file=sys.stderr)
         return 1

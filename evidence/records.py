@@ -1,7 +1,7 @@
 """Records: what a run leaves in results/<notebook>/. Write, find, compare.
 
 `<machine>.json` holds what that machine measured. `exact.json` holds what is the same on every machine, derived, traced or
-cited, once for the project; `make test` computes it again. What a record may hold says `schema`.
+cited, once for the project; `make test-all` computes it again. What a record may hold says `schema`.
 """
 
 import copy

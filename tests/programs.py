@@ -74,6 +74,17 @@ def run(name, *arguments, processes=1, torchrun=None, timeout=600, environment=N
     return made
 
 
+def packages(name):
+    """The folder of a private environment, requirements/<name>.txt: the first test that needs it installs it, and no run that does not."""
+    stamp = f".venv/{name.replace('_', '-')}/stamp"
+    clean = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON")}
+    with FileLock(_test_folder() / "packages.lock"):
+        made = subprocess.run(["make", stamp], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=1200)
+    if made.returncode:
+        pytest.fail(f"make {stamp} failed:\n{made.stdout}{made.stderr}", pytrace=False)
+    return str(ROOT / Path(stamp).parent)
+
+
 def messages(guide):
     """{name: text} of the messages that a guide shows: the regions of snippets/<guide>/messages.txt."""
     return {name: text.strip() for name, _, text in regions(SNIPPETS / guide / "messages.txt")}

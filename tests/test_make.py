@@ -1,12 +1,19 @@
 """The Makefile: its two commands, and what it says to a machine that cannot run them."""
 
+import contextlib
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
 
 import evidence.ready
 
@@ -24,7 +31,7 @@ def make(*arguments, folder=ROOT, **environment):
 
 def test_help_lists_every_command():
     listed = make("help").stdout
-    for command in ("serve", "site", "check", "test", "notebooks", "record", "verify", "help"):
+    for command in ("serve", "site", "check", "test", "test-all", "proved", "notebooks", "record", "verify", "help"):
         assert f"make {command}" in listed
 
 
@@ -66,6 +73,34 @@ def test_the_tests_say_first_what_they_miss_and_the_gpu_gets_the_time_that_one_g
     assert "evidence.ready" in commands[0]
     planned = make("--dry-run", "gpu", "SECONDS=5", "PATIENCE=4", PYTHON="python3").stdout
     assert "--seconds 5 --patience 4" in planned
+
+
+@pytest.mark.nightly  # it installs what the site needs
+def test_the_first_command_of_the_readme_serves_the_site_from_a_fresh_clone(tmp_path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kept = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON", "PYTHONPATH")}
+    with (tmp_path / "log").open("w+") as log:
+        serving = subprocess.Popen(["make", "serve"], cwd=clone, env=kept | {"PORT": str(port)}, stdout=log, stderr=log, start_new_session=True)
+        try:
+            answered = _answer(f"http://127.0.0.1:{port}/", serving)
+        finally:
+            os.killpg(serving.pid, signal.SIGTERM)
+            serving.wait(30)
+        log.seek(0)
+        assert answered and "<h1" in answered, log.read()
+
+
+def _answer(address, process, seconds=600):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(address, timeout=5).read().decode()
+        time.sleep(1)
+    return None
 
 
 # macOS brings GNU Make 3.81, the last under its old license, and the tools of BSD.
@@ -129,6 +164,6 @@ def test_a_machine_without_a_browser_and_without_its_download_is_told_before_any
 
 
 def test_too_little_room_is_told_before_anything_is_installed(monkeypatch, capsys):
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=5e9))
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=3e9))
     assert evidence.ready.main([]) == 1
-    assert "has 5 GB free, and a whole run needs" in capsys.readouterr().err
+    assert "has 3 GB free, and the run needs" in capsys.readouterr().err

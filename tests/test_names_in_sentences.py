@@ -19,6 +19,8 @@ import pytest
 import yaml
 from programs import ROOT
 
+# It imports all that a page names, for a minute: a change of a page starts it (chosen.py), and the night.
+pytestmark = pytest.mark.nightly
 ELSEWHERE = ROOT / "tests" / "data" / "names_elsewhere.yml"
 BLOCK = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*\s*$", re.M | re.S)
 CODE = re.compile(r"(?<!`)(`{1,2})(?!`)(.+?)(?<!`)\1(?!`)")

@@ -45,7 +45,7 @@ NOT_TESTED = {
     "contribute/use.txt": "shows how a page shows a figure",
     "big_models/path.txt": "a picture",
     "big_models/estimate.sh": "needs a reader's config.json; test_big_models.py runs its command with another",
-    "contribute/changed.sh": "starts tests; test_changed.py says which",
+    "contribute/changed.sh": "starts tests; test_chosen.py says which",
     "contribute/gpu.sh": "installs packages and measures a GPU; test_gpu_steps.py runs what it starts",
     "contribute/profile.sh": "traces for minutes; tests/dryrun/test_profiles.py compares what it makes",
     "contribute/record.sh": "records measurements: minutes to hours",

@@ -11,7 +11,10 @@ import psutil
 import pytest
 import warm
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each program gets a Python of its own")
+pytestmark = [
+    pytest.mark.nightly,  # only a change of warm.py can break it
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each program gets a Python of its own"),
+]
 SEEN = """\
 import os
 import sys
@@ -32,7 +35,6 @@ ENDS = {
     "killed": "import os, signal\n\nimport torch\n\nos.kill(os.getpid(), signal.SIGKILL)\n",
     "interrupted": "import torch\n\nraise KeyboardInterrupt\n",
 }
-
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):

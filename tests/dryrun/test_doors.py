@@ -62,6 +62,14 @@ GENERATED = {  # the same of a Generation
 }  # fmt: skip
 
 
+IN_CORE = {"full", "LoRA, checkpointing", "QLoRA, fused loss", "GRPO", "FSDP2, measured links", "a mixture on GPUs", "4 bits, a batch", "of llama.cpp", "a hybrid"}
+
+
+def rows(table):
+    """Each kind of question in the core, all each night."""
+    return [pytest.param(asked, marks=[] if asked in IN_CORE else pytest.mark.nightly) for asked in table]
+
+
 pytestmark = pytest.mark.usefixtures("own_traces")
 
 
@@ -88,7 +96,7 @@ def but_last_digits(answer):
     return json.loads(json.dumps(answer), parse_float=lambda number: f"{float(number):.9g}")
 
 
-@pytest.mark.parametrize("asked", TRAINED)
+@pytest.mark.parametrize("asked", rows(TRAINED))
 def test_a_training_step_is_answered_alike(capsys, file, asked):
     options, job, cluster = TRAINED[asked]
     job = Job(**{"model": SMALL, "length": 256} | job)
@@ -116,7 +124,7 @@ def test_the_config_file_of_a_model_with_a_profile_of_its_own_is_that_model(file
         assert dryrun.model(path).text == path.read_text()
 
 
-@pytest.mark.parametrize("asked", GENERATED)
+@pytest.mark.parametrize("asked", rows(GENERATED))
 def test_a_generation_is_answered_alike(capsys, file, asked):
     options, generation, cluster = GENERATED[asked]
     generation = Generation(**{"model": SMALL, "prompt": 100, "new": 28} | generation)

@@ -14,17 +14,18 @@ from dryrun.workload import Workload
 SMALL = "llama3.2-1b"
 NAMES = profiles.names()
 OF_NAMES = [(name, list(VARIANTS)[index % len(VARIANTS)], SIZES[index % len(SIZES)]) for index, name in enumerate(NAMES)]
+ONE_EACH = [(variant, index % 3 == 0, SIZES[index % len(SIZES)]) for index, variant in enumerate(VARIANTS)]
+ALL_SIZES = [(variant, compiled, size) for variant in VARIANTS for compiled in (False, True) for size in SIZES]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("variant", "compiled", "size"), [*ONE_EACH, *(pytest.param(*one, marks=pytest.mark.nightly) for one in ALL_SIZES if one not in ONE_EACH)])
 def test_a_profile_says_what_a_fresh_trace_says(variant, compiled, size):
     batch, length = size
     workload = Workload(SMALL, batch, 1 if variant == "decode" else length, compiled=compiled, **VARIANTS[variant])
     same(workload)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name, variant, size", OF_NAMES, ids=[f"{name}-{variant}" for name, variant, _ in OF_NAMES])
 def test_every_model_s_profile_says_so_too(name, variant, size):
     batch, length = size
@@ -80,11 +81,12 @@ def test_the_page_answers_without_torch_what_the_command_answers(asked):
     assert read(page) == read(done.stdout)
 
 
-def test_every_model_that_has_the_steps_is_answered_without_torch_and_transformers():
+@pytest.mark.parametrize("names", [NAMES[::4], pytest.param(NAMES, marks=pytest.mark.nightly)], ids=["some", "all"])
+def test_every_model_that_has_the_steps_is_answered_without_torch_and_transformers(names):
     """Also those whose configuration is that of transformers, and those with a part that is not traced."""
-    program = """
+    program = f"NAMES = {names}" + """
 from dryrun import profiles, web
-for name in profiles.names():
+for name in NAMES:
     steps = profiles.profile_of(name)["steps"]
     for verb, needed in (("train --checkpointing --batch 1 --length 256", "full checkpointing"), ("infer --prompt 100 --new 20", "decode")):
         verb, *options = verb.split()
@@ -92,9 +94,9 @@ for name in profiles.names():
         print(name, verb, said.get("error", "answered"), said.get("left_out"), sep=" | ")
 """
     lines = [line.split(" | ") for line in without_torch(program).splitlines()]
-    assert len(lines) == 2 * len(NAMES)
+    assert len(lines) == 2 * len(names)
     assert not [line for line in lines if line[2] != "answered"]
-    assert {name for name, _, _, left_out in lines if left_out == "vision"} >= {"mistral-small-3.1-24b", "qwen2.5-vl-7b"}
+    assert {name for name, _, _, left_out in lines if left_out == "vision"} >= {"mistral-small-3.1-24b", "qwen2.5-vl-7b"} & {*names}
 
 
 def test_parts_that_are_not_traced_are_named_as_transformers_would():

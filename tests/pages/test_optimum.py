@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import run
+from programs import packages, run
 
 from evidence import notebooks
 from evidence.problems import Problem
@@ -13,8 +13,8 @@ from evidence.problems import Problem
 
 @pytest.mark.parametrize("name", ["cpu_inference/optimum_onnx.py", "cpu_inference/optimum_intel.py"])
 def test_an_exported_decoder_generates(name):
-    packages = str(notebooks.own_packages(Path(name).stem))  # in place of the virtual environment that the page makes
-    (tokens,) = ast.literal_eval(run(name, environment={"PYTHONPATH": packages}).stdout.splitlines()[-1])
+    own = packages(Path(name).stem)  # instead of the virtual environment that the page makes
+    (tokens,) = ast.literal_eval(run(name, environment={"PYTHONPATH": own}).stdout.splitlines()[-1])
     assert tokens[:3] == [1, 2, 3]
     assert 3 < len(tokens) <= 11
 
@@ -29,6 +29,7 @@ def test_a_notebook_whose_packages_are_missing_says_how_to_get_them(tmp_path, mo
 
 
 def test_the_kernel_of_such_a_notebook_finds_its_own_packages_first(monkeypatch):
+    packages("optimum_onnx")
     monkeypatch.setenv("PYTHONPATH", "shared")
     first, second = notebooks.kernel_path("optimum_onnx").split(os.pathsep)
     assert first.endswith("optimum-onnx") and second == "shared"

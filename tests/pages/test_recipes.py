@@ -15,12 +15,11 @@ from pathlib import Path
 import openvino
 import pytest
 import torch
-from programs import SNIPPETS, run
+from programs import SNIPPETS, packages, run
 from traced_program import deep
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from dryrun import models
-from evidence import notebooks
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # other tests use the other core; threads that wait for it slow down both
 OFFLINE = (SNIPPETS / "recipes/offline.sh").read_text().splitlines()
@@ -217,8 +216,8 @@ def test_int8_on_texts_of_the_reader_is_a_quarter_of_the_size_and_counts_the_tex
     start = encoder.folder / "int8"
     shutil.copytree(encoder.folder / "encoder", start / "encoder", dirs_exist_ok=True)
     (start / "texts.txt").write_text("\n".join(texts))
-    packages = {"PYTHONPATH": str(notebooks.own_packages("optimum_intel"))}  # nncf is there
-    made = run("recipes/quantize_encoder.py", "texts.txt", start=start, environment=packages)
+    on_openvino = {"PYTHONPATH": packages("optimum_intel")}  # nncf is there
+    made = run("recipes/quantize_encoder.py", "texts.txt", start=start, environment=on_openvino)
     same, judged = map(int, re.search(r"(\d+) % of (\d+) texts keep", made.stdout).groups())
     assert judged == 100 and 80 < same <= 100
     small, whole = ((made.folder / name / "openvino.bin").stat().st_size for name in ("encoder-int8", "encoder"))

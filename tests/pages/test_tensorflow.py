@@ -7,13 +7,12 @@ import subprocess
 import sys
 from dataclasses import fields
 
+import programs
 import pytest
 import transformers
 from built import ROOT
 from programs import SNIPPETS, run, shown_message
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
-
-from evidence import notebooks
 
 FOLDER = SNIPPETS / "tensorflow"
 PAGE = ROOT / "docs" / "tensorflow.md"
@@ -89,7 +88,7 @@ except Exception as error:
 
 
 def packages():
-    return str(notebooks.own_packages("tensorflow"))  # in place of the virtual environment that the page makes
+    return programs.packages("tensorflow")  # in place of the virtual environment that the page makes
 
 
 def message(name):

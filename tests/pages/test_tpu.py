@@ -9,9 +9,7 @@ import sys
 
 import pytest
 import torch
-from programs import ROOT, SNIPPETS, load, run, shown_message
-
-from evidence import notebooks
+from programs import ROOT, SNIPPETS, load, packages, run, shown_message
 
 PAGE = ROOT / "docs" / "training" / "tpu.md"
 BESIDE = ("tpu/task.py", "tpu/collectives.py")
@@ -19,7 +17,7 @@ FINE = {"torch": "2.13.0", "jax": "0.10.2", "jaxlib": "0.10.2", "libtpu": "0.0.4
 
 
 def on_jax():
-    return {"PYTHONPATH": str(notebooks.own_packages("tpu")), "JAX_PLATFORMS": "cpu"}
+    return {"PYTHONPATH": packages("tpu"), "JAX_PLATFORMS": "cpu"}
 
 
 def error(name):
@@ -229,7 +227,7 @@ print({each.device.type for each in lost.parameters()})
 
 
 def test_weights_of_flax_arrive_by_copying_and_from_flax_leaves_them_without_values():
-    both = os.pathsep.join(str(notebooks.own_packages(name)) for name in ("tensorflow", "tpu"))
+    both = os.pathsep.join(packages(name) for name in ("tensorflow", "tpu"))
     moved = run("tpu/flax_to_pytorch.py", environment={"PYTHONPATH": both, "JAX_PLATFORMS": "cpu"})
     assert moved.stdout.splitlines()[-1] == "in_pytorch answers as in_flax does"
     environment = os.environ | {"PYTHONPATH": both, "JAX_PLATFORMS": "cpu"}
@@ -292,7 +290,7 @@ def test_the_attention_of_jax_writes_its_scores_on_a_tpu():
 
 
 def test_the_packages_ask_for_a_newer_python_than_that_of_the_image():
-    found = importlib.metadata.distributions(path=[str(notebooks.own_packages("tpu"))])
+    found = importlib.metadata.distributions(path=[packages("tpu")])
     asked = {each.metadata["Name"]: each.metadata["Requires-Python"] for each in found}
     assert [asked[name] for name in ("jax", "torchax", "flax")] == [">=3.11"] * 3
 

@@ -10,10 +10,22 @@ from evidence.site.browser import DESKTOP, LOOKS, PHONE, Host, Visit, executable
 # axe looks at these as a whole: the overview, a guide with figures of all four kinds, tables, charts, folds and notes, the
 # page on evidence, a notebook, the page for a lost reader. `make audit` looks at every page.
 JUDGED = ["", "training/attention-and-loss/", "training/one-gpu/", "evidence/", "notebooks/memory_anatomy/", "404.html"]
-OPENED = ["", "training/attention-and-loss/"]  # and at all that opens on these
-every_look = pytest.mark.parametrize(
-    ("viewport", "scheme"), [look[1:] for look in LOOKS], ids=["-".join((name, scheme)) for name, _, scheme in LOOKS]
-)
+IN_CORE = {("training/attention-and-loss/", "light"), ("notebooks/memory_anatomy/", "dark"), ("", "light")}
+PHONE_LIGHT, DESKTOP_DARK = (next(look for look in LOOKS if look[1:] == wanted) for wanted in ((PHONE, "light"), (DESKTOP, "dark")))
+TWO_LOOKS = [PHONE_LIGHT, DESKTOP_DARK]  # each width and each scheme
+
+
+def looks(core=("light", "dark")):
+    """The looks at a page; those that are not in the core each night."""
+    return pytest.mark.parametrize(
+        ("viewport", "scheme"),
+        [pytest.param(*look[1:], marks=[] if look[2] in core else pytest.mark.nightly, id=f"{look[0]}-{look[2]}") for look in TWO_LOOKS],
+    )
+
+
+def judged():
+    return [pytest.param(page, *look[1:], marks=[] if (page, look[2]) in IN_CORE else pytest.mark.nightly, id=f"{page or 'overview'}-{look[2]}")
+            for page in JUDGED for look in TWO_LOOKS]  # fmt: skip
 
 
 def refuse(problems):
@@ -47,6 +59,7 @@ TABLES = """[...document.querySelectorAll("article .scroll")].map(box => {
 LONG = ["training/one-gpu/", "debugging/", "inference/cpu/", "training/launching/", "notebooks/throughput/"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", LONG)
 def test_on_a_laptop_no_code_hides_the_end_of_a_line(page):
     with tab({"width": 1400, "height": 900}) as opened:
@@ -72,8 +85,7 @@ def test_what_a_page_asks_late_counts_too_and_its_own_host_is_no_other():
     assert Visit(browser(), host(), "", look=look, bypass_csp=True).hosts == {"elsewhere.invalid"}
 
 
-@every_look
-@pytest.mark.parametrize("page", JUDGED, ids=lambda page: page or "overview")
+@pytest.mark.parametrize(("page", "viewport", "scheme"), judged())
 def test_axe_finds_nothing_wrong_with_a_page(page, viewport, scheme):
     with tab(viewport, scheme) as opened:
         opened.goto(host().address + page)
@@ -81,11 +93,11 @@ def test_axe_finds_nothing_wrong_with_a_page(page, viewport, scheme):
         refuse(violations(opened))
 
 
-@every_look
-@pytest.mark.parametrize("page", OPENED, ids=lambda page: page or "overview")
-def test_axe_finds_nothing_wrong_with_what_a_figure_opens(page, viewport, scheme):
+@pytest.mark.nightly
+@looks()
+def test_axe_finds_nothing_wrong_with_what_a_figure_opens(viewport, scheme):
     with tab(viewport, scheme) as opened:
-        opened.goto(host().address + page)
+        opened.goto(f"{host().address}training/attention-and-loss/")
         opened.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
         names = opened.evaluate("[...document.querySelectorAll('[popover]')].map(box => box.id)")
         assert names
@@ -97,7 +109,7 @@ def test_axe_finds_nothing_wrong_with_what_a_figure_opens(page, viewport, scheme
         refuse(violations(opened))  # the whole page with the last of them open
 
 
-@every_look
+@looks(core=["dark"])
 def test_axe_finds_nothing_wrong_with_the_results_of_a_search(viewport, scheme):
     with tab(viewport, scheme) as opened:
         opened.goto(host().address)
@@ -107,7 +119,7 @@ def test_axe_finds_nothing_wrong_with_the_results_of_a_search(viewport, scheme):
         refuse(violations(opened, ".md-search"))
 
 
-@every_look
+@looks(core=["light"])
 @pytest.mark.parametrize("question", ["task=full&model=llama3.2-1b&gpu=rtx-4090&gpus=4&tokens=20B", "task=infer&model=llama3-70b&gpu=rtx-3090&price=1"])
 def test_axe_finds_nothing_wrong_with_an_answer_of_the_planner(question, viewport, scheme):
     with tab(viewport, scheme) as opened:

@@ -39,6 +39,7 @@ def box():
         assert messages == []
 
 
+@pytest.mark.nightly
 def test_a_message_in_a_log_leads_to_its_section(box):
     """Alone the search finds it: test_search.py."""
     missed = []
@@ -79,7 +80,7 @@ def test_what_is_pasted_is_shown_as_text_and_sent_nowhere(box):
     assert all(method == "GET" and "secret-of-mine" not in url for method, url in asked)
 
 
-@pytest.mark.parametrize("words", ["?", "x", "x.", "x\n", "ValueError: x\n"], ids=repr)
+@pytest.mark.parametrize("words", ["?", *(pytest.param(words, marks=pytest.mark.nightly) for words in ("x", "x.", "x\n", "ValueError: x\n"))], ids=repr)
 def test_nonsense_is_answered_in_words(box, words):
     """A hundred thousand times, in one line or in many."""
     box("KeyError: 'nothing'")

@@ -62,11 +62,15 @@ def judged(search, asked, hit):
     return 1 - len(missed) / len(asked), listed
 
 
-def test_what_readers_type_finds_its_page_among_the_first_three(search):
+ALL_OR_SOME = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)], ids=["a fourth", "all"])
+
+
+@ALL_OR_SOME
+def test_what_readers_type_finds_its_page_among_the_first_three(search, every):
     for page in QUERIES:
         files = (ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md", ROOT / f"{page}.py")
         assert any(file.exists() for file in files), f"there is no {page}"
-    recall, missed = judged(search, [(query, page) for page, kept in QUERIES.items() for query in kept], found)
+    recall, missed = judged(search, [(query, page) for page, kept in QUERIES.items() for query in kept][::every], found)
     assert recall >= RECALL, missed
 
 
@@ -120,14 +124,15 @@ def test_a_question_about_a_model_is_offered_to_the_planner(search, query, quest
 PASTED = yaml.safe_load((ROOT / "tests" / "data" / "error_messages.yml").read_text(encoding="utf-8"))
 
 
-def test_a_pasted_error_message_finds_its_entry_first(search):
+@ALL_OR_SOME
+def test_a_pasted_error_message_finds_its_entry_first(search, every):
     """Whole, with paths and numbers of the reader's own. The box takes one line."""
 
     def first(results, entry):
         page, _, section = entry.partition("#")
         return results[0][0] == page and results[0][1][0] == f"#{section}"
 
-    recall, missed = judged(search, [(" ".join(case["message"].split()), case["entry"]) for case in PASTED], first)
+    recall, missed = judged(search, [(" ".join(case["message"].split()), case["entry"]) for case in PASTED[::every]], first)
     assert recall >= RECALL, missed
 
 
@@ -142,7 +147,7 @@ def test_no_page_stands_twice_among_the_queries():
     assert len(pages) == len(set(pages)), sorted(pages)
 
 
-@pytest.mark.parametrize("old", redirects.load(ROOT / "redirects.yml"))
+@pytest.mark.parametrize("old", [pytest.param(old, marks=pytest.mark.nightly if index % 4 else []) for index, old in enumerate(redirects.load(ROOT / "redirects.yml"))])
 def test_an_old_page_name_finds_where_it_leads_first_and_no_page_that_only_leads_on(search, old):
     page, anchor = redirects.load(ROOT / "redirects.yml")[old]
     in_an_address = [f"https://huggingface.co/docs/transformers/main/en/{old}"] if "/" not in old else []
@@ -155,7 +160,7 @@ def test_an_old_page_name_finds_where_it_leads_first_and_no_page_that_only_leads
 OTHERWISE = yaml.safe_load((ROOT / "tests" / "data" / "other_spellings.yml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("case", OTHERWISE, ids=lambda case: case["query"])
+@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.nightly if index % 4 else [], id=case["query"]) for index, case in enumerate(OTHERWISE)])
 def test_another_spelling_an_acronym_and_a_typing_error_find_what_is_meant(search, case):
     results = search(case["query"])
     assert found(results, case["page"]), f"{case['query']}\n{shown(results)}"

@@ -360,6 +360,7 @@ def test_another_address_there_changes_the_colab_links_the_site_and_the_install_
 # The build
 
 
+@pytest.mark.nightly
 def test_the_build_is_the_same_to_the_byte_when_repeated_elsewhere(folder, checkout, tmp_path):
     run = built.build(tmp_path / "again", checkout)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -383,6 +384,7 @@ def test_a_mistake_fails_the_build_and_the_message_names_the_page(repository, mi
     assert not [message for message in mistakes.values() if not any(message in line for line in lines)], run.stderr
 
 
+@pytest.mark.nightly
 def test_an_edit_shows_while_the_site_is_served(checkout, tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
