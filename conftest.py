@@ -1,7 +1,9 @@
 """For tests and for notebooks run as tests: this checkout's package, one folder that the workers share, and no model hub."""
 
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -114,16 +116,23 @@ def pytest_configure(config):
         config.pluginmanager.register(Progress(config))
 
 
+@functools.cache
+def _parses_the_site(file):
+    return file.startswith("tests/evidence/site/") and bool(re.search(r"\bparsed\b", (ROOT / file).read_text(encoding="utf-8")))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """A file stays with one worker, for its tests share what they made. Only the notebooks of test_exact.py share nothing."""
+    """A file stays with one worker, for its tests share what they made, and so do the files that parse every page of the built site,
+    half a minute. Only the notebooks of test_exact.py share nothing."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return nodeid if "/test_exact.py::" in nodeid else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            return nodeid if file.endswith("/test_exact.py") else "the parsed site" if _parses_the_site(file) else file
 
     return Files(config, log)
 

@@ -16,7 +16,7 @@ OF_GUIDES = {  # with what a page tells its reader to add
     "data_parallel/trainer.py": {"processes": 2},
     "sharding/fsdp2.py": {"processes": 2},
     "model_parallelism/one_process.py": {},
-    "launching/train.py": {"arguments": ["--steps", 5], "torchrun": True},
+    "launching/train.py": {"arguments": ["--steps", 5], "processes": 2},
     "many_gpus/decide.py": {},
     "cpu_training/train.py": {},
     "many_cpus/network.py": {},

@@ -8,6 +8,7 @@ import runpy
 
 import pytest
 from programs import SNIPPETS, run
+from test_first_programs import OF_GUIDES
 from watched import ALL, GENERATE, RATES, TRAIN
 
 CLOSE = 0.15  # of a gradient against the slope of the loss: what curvature, and rounding to bf16, leave
@@ -21,7 +22,10 @@ def seen(shows, event):
 
 
 def named(programs):
-    return pytest.mark.parametrize("shows", programs, ids=lambda shows: shows.name)
+    """The core watches those that it runs anyway."""
+    return pytest.mark.parametrize(
+        "shows", [pytest.param(each, marks=[] if each.name in OF_GUIDES else pytest.mark.nightly, id=each.name) for each in programs]
+    )
 
 
 @named([each for each in ALL if each.rate])
@@ -30,6 +34,7 @@ def test_it_learns_at_a_rate_of_its_kind(shows):
     assert low <= max(rate for step in seen(shows, "step") for rate in step["rates"]) <= high
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name, option, kind",
     [("recipes/finetune_14b.py", "rate", "pretrained"), ("post_training/grpo.py", "learning_rate", "rewards")],

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
+import programs
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -92,8 +93,14 @@ def meets(needed, version):
     return version is not None and needed.specifier.contains(version, prereleases=True)
 
 
-@pytest.mark.parametrize("name", NAMES + RECIPES)
+def own(name):
+    return (ROOT / "requirements" / f"{name.replace('_', '-')}.txt").is_file()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly if own(name) else []) for name in NAMES + RECIPES])
 def test_after_the_install_cell_every_requirement_of_what_it_installed_is_met(name):
+    if own(name):
+        programs.packages(name)
     have, checked = after(name, pins_of(name)), 0
     for package, version in have.items():
         if version == colab().get(package):

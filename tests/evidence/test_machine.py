@@ -181,10 +181,10 @@ def test_the_software_of_a_gpu_names_its_driver_and_its_highest_clock(monkeypatc
     assert machine._driver() == said
 
 
-def test_nothing_names_a_person_or_a_host(monkeypatch):
+def test_nothing_names_a_person_or_a_host(monkeypatch, tmp_path):
     for module, name in ((socket, "gethostname"), (socket, "getfqdn"), (platform, "node"), (getpass, "getuser")):
         monkeypatch.setattr(module, name, lambda: "secret-name")
-    monkeypatch.setenv("HOME", "/home/secret-name")
+    monkeypatch.setenv("HOME", str(tmp_path / "secret-name"))
     monkeypatch.setenv("USER", "secret-name")
     said = json.dumps([machine.describe(), machine.software()])
     assert "secret-name" not in said
