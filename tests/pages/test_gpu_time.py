@@ -48,8 +48,11 @@ def test_the_example_by_hand_adds_up_what_the_tables_beside_it_show():
     rows = [dict(zip(columns, row)) for row in tables["kernels"]["rows"]]
     others, attention, products = sorted(rows, key=lambda row: row["flops"])
     page = (ROOT / "docs" / "evidence" / "gpu-time.md").read_text()
-    for terms in (f"{products['flops']:.3g} TFLOP / {peak:.4g} TFLOP/s", f"{attention['flops']:.2g} TFLOP / {peak:.4g} TFLOP/s",
-                  f"{others['moved']:.3g} GB / {bandwidth:.4g} GB/s"):
+    for terms in (
+        f"{products['flops']:.3g} TFLOP / {peak:.4g} TFLOP/s",
+        f"{attention['flops']:.2g} TFLOP / {peak:.4g} TFLOP/s",
+        f"{others['moved']:.3g} GB / {bandwidth:.4g} GB/s",
+    ):
         assert f"`{terms} = " in page
 
 
