@@ -1,4 +1,5 @@
-"""docs/evidence/gpu-time.md, sentence by sentence, and the first section of docs/training/one-gpu.md."""
+"""docs/evidence/gpu-time.md, docs/evidence/gpu-time-tables.md and docs/evidence/gpu-memory.md, sentence by sentence, and the
+first section of docs/training/one-gpu.md."""
 
 import json
 import math
@@ -35,6 +36,24 @@ def test_the_command_and_the_page_agree_about_lora_of_an_8b_llama_on_one_rtx_409
     shown, found = claims()["lora-2048-tokens"]["on"]["rtx-4090"], answered()
     assert found["tokens_per_second"] == pytest.approx(shown["value"], rel=0.01)
     assert found["gpu"] == "rtx-4090" and found["bound"] == "mathematics"
+
+
+def test_the_example_by_hand_adds_up_what_the_tables_beside_it_show():
+    """The page writes out arithmetic on what was traced and on a data sheet: a new trace or sheet fails here."""
+    tables = records.load(ROOT / "results" / "gpu_time" / "exact.json").data["tables"]
+    gpu = next(row for row in tables["one-kernel"]["rows"] if row[0].startswith("RTX 4090"))
+    _, product, moved, _ = gpu
+    peak, bandwidth = 2 * 4096**3 / product / 1e9, 3 * 2 * 4096**2 / moved / 1e6  # TFLOP/s and GB/s
+    columns = list(tables["kernels"]["columns"])
+    rows = [dict(zip(columns, row)) for row in tables["kernels"]["rows"]]
+    others, attention, products = sorted(rows, key=lambda row: row["flops"])
+    page = (ROOT / "docs" / "evidence" / "gpu-time.md").read_text()
+    for terms in (
+        f"{products['flops']:.3g} TFLOP / {peak:.4g} TFLOP/s",
+        f"{attention['flops']:.2g} TFLOP / {peak:.4g} TFLOP/s",
+        f"{others['moved']:.3g} GB / {bandwidth:.4g} GB/s",
+    ):
+        assert f"`{terms} = " in page
 
 
 def test_a_class_of_small_rows_is_traced_again_to_what_the_page_judges():
