@@ -35,7 +35,7 @@ def verdict(message):
         return f"other processes hold {others:.1f} GiB: nvidia-smi names them"
     if free > wanted:
         return (f"{free:.1f} GiB are free: a limit holds for this process (on a GPU that shares the host's memory, the "
-                "kernel's), or another one has just given memory back")  # fmt: skip
+                "kernel's), or another one has just given memory back")
     if unused + free > wanted and unused > 0.04 * total:  # a little is always in pieces
         return f"{unused + free:.1f} GiB are free, but in pieces: PYTORCH_ALLOC_CONF=expandable_segments:True"
     return f"tensors hold {tensors:.1f} GiB of {total:.1f} GiB, and the step wants {wanted:.1f} GiB more: make it smaller"

@@ -123,7 +123,7 @@ def test_the_program_says_of_a_log_what_its_function_says_of_the_message(case, r
         (("1.00 GiB", "24.00 GiB", "300.00 MiB", "22.90 GiB", "100.00 MiB"), "tensors hold 22.9 GiB of 24.0 GiB, and the step wants 1.0"),
         (("12.00 GiB", "120.00 GiB", "18.00 GiB", "95.00 GiB", "100.00 MiB"), "on a GPU that shares the host's memory, the kernel's"),
     ],
-)  # fmt: skip
+)
 def test_a_full_gpu_is_told_from_memory_in_pieces_and_from_a_limit(figures, told, read_oom):
     wanted, total, free, tensors, unused = figures
     (verdict,) = read_oom(
