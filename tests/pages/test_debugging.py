@@ -483,11 +483,13 @@ def test_the_collator_for_language_models_masks_every_pad_token(tokenizer):
 
 def test_each_bad_index_is_named_by_the_cpu_and_by_the_three_limits():
     lines = dict(line.split(": ", 1) for line in run("debugging/on_the_cpu.py").stdout.splitlines())
-    token, text, labels = (value for name, value in lines.items() if name != "none")
+    token, text, roberta, labels, unknown = (value for name, value in lines.items() if not name.startswith("none"))
     assert error("index") in token and "'token': '100, and the last is 99'" in token
     assert same("too_long", text) and "'position'" in text
+    assert "index 514 is out of bounds" in roberta and "'position': '514, and the last is 513'" in roberta
     assert same("target", labels) and "'label': '2, and the last is 1'" in labels
-    assert lines["none"].strip() == "runs"
+    assert same("target", unknown.replace("-1", "2")) and "'label': '-1, and the first is 0'" in unknown
+    assert lines["none"].strip() == lines["none, for a RoBERTa"].strip() == "runs"
 
 
 @pytest.mark.usefixtures("in_empty_folder")
