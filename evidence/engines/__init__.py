@@ -9,13 +9,13 @@ read without one. Each row of the .yml files beside this one ties words of a pag
     source: true          # only where the package has to be taken as a source archive
     options:              # where options of its command line are declared, and in which form
       in: [vllm/engine/arg_utils.py]
-      as: '"{option}"'
+      as: '"{option}"'    # {field} is the option as the name of a field: max_loras
     rows:
-    - page: inference/servers.md    # below docs/; a list where several pages say it
-      option: --max-loras           # words of the page, and an option that must be there
-    - page: inference/servers.md
-      says: by default one          # words of the page
-      in: vllm/config/lora.py       # a file of the wheel, or a pattern; METADATA is its list of requirements
+    - page: docs/inference/servers.md   # or a list, where several say it
+      option: --max-loras               # words of the page, and an option that must be there
+    - page: docs/inference/servers.md
+      says: by default one              # words of the page
+      in: vllm/config/lora.py           # a file of the wheel, or a pattern; METADATA is its list of requirements
       find: 'max_loras: int = Field(default=1'   # what must stand there. Without it: the words of the page
     - page: ...
       says: ...
@@ -83,7 +83,9 @@ def load(folder=HERE):
         kept = yaml.safe_load(path.read_text(encoding="utf-8"))
         options = kept.get("options", {})
         rows = tuple(_row(kept["package"], row, options, path) for row in kept["rows"])
-        engines[kept["package"]] = Engine(kept["package"], kept["cited_as"], str(kept["read"]), bool(kept.get("source")), rows)
+        engines[kept["package"]] = Engine(
+            kept["package"], kept["cited_as"], str(kept["read"]), bool(kept.get("source")), rows
+        )
     return engines
 
 
@@ -91,9 +93,13 @@ def _row(package, row, options, path):
     pages = tuple([row["page"]] if isinstance(row.get("page"), str) else row.get("page", ()))
     says = row.get("says") or row.get("option")
     if not pages or not says or row.keys() - FIELDS or ("option" in row) == ("in" in row):
-        raise Failed(f"{path.name}: {row}: a row has page, and option or says and in; find, match, lacks, undated beside them")
+        raise Failed(
+            f"{path.name}: {row}: a row has page, and option or says and in; find, match, lacks, undated beside them"
+        )
     files = row.get("in") or options["in"]
-    find = options["as"].format(option=row["option"]) if "option" in row else row.get("find")
+    find = row.get("find")
+    if option := row.get("option"):
+        find = options["as"].format(option=option, field=option.lstrip("-").replace("-", "_"))
     if find is None and "match" not in row and "lacks" not in row:
         find = says
     return Row(
@@ -129,13 +135,19 @@ class Archive:
             self.names = self._zip.namelist()
         else:  # one pass: to look for one file after the other unpacks all before it
             with tarfile.open(self.path) as archive:
-                members = (member for member in archive if member.isfile() and member.name.endswith((*TEXT, "PKG-INFO")))
+                members = (
+                    member for member in archive if member.isfile() and member.name.endswith((*TEXT, "PKG-INFO"))
+                )
                 self._tar = {member.name.partition("/")[2]: archive.extractfile(member).read() for member in members}
             self.names = list(self._tar)
 
     @functools.cache  # noqa: B019 - as many archives as engines, for the time of one command
     def text(self, name):
-        return read_whole((self._tar[name] if self._tar else self._zip.read(name)).decode("latin-1" if name.endswith(".so") else "utf-8", "replace"))
+        return read_whole(
+            (self._tar[name] if self._tar else self._zip.read(name)).decode(
+                "latin-1" if name.endswith(".so") else "utf-8", "replace"
+            )
+        )
 
     def matching(self, pattern):
         if pattern == "METADATA":
@@ -207,15 +219,28 @@ def download(engine, version=None, cache=CACHE, tell=print):
     """The newest archive of a package, or that of a version, from pip; read from the cache where pip has put it there before."""
     folder = Path(cache) / engine.package
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "--dest", str(folder)]
-    if engine.source:  # pip asks a source archive for its metadata, which runs the package's build tool, but builds nothing
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--disable-pip-version-check",
+        "--dest",
+        str(folder),
+    ]
+    if (
+        engine.source
+    ):  # pip asks a source archive for its metadata, which runs the package's build tool, but builds nothing
         command += ["--no-binary", engine.package]
     else:
         command += ["--only-binary", ":all:", "--python-version", PYTHON]
         command += [part for platform in PLATFORMS for part in ("--platform", platform)]
     command += [f"{engine.package}=={version}" if version else engine.package]
     said, kept = [], None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
         for line in process.stdout:
             said.append(line.rstrip())
             if found := re.search(r"(?:Saved|File was already downloaded) (.+\.(?:whl|tar\.gz))", line):
@@ -224,5 +249,7 @@ def download(engine, version=None, cache=CACHE, tell=print):
                 tell(f"  {line.strip()}")
     if process.returncode or not kept:
         last = "\n  ".join([line for line in said if "ERROR" in line][-3:] or said[-3:])
-        raise Failed(f"{engine.package}: pip did not bring it. Is there a network, and such a version? pip said:\n  {last}")
+        raise Failed(
+            f"{engine.package}: pip did not bring it. Is there a network, and such a version? pip said:\n  {last}"
+        )
     return Archive(kept)
