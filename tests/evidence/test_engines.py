@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from evidence import engines
 from evidence.engines import __main__ as command
@@ -196,6 +197,13 @@ REAL = [(engine, row, page) for engine in engines.load().values() for row in eng
 def test_the_words_of_every_row_stand_on_their_page():
     gone = [f"{page}: {row.says}" for _, row, page in REAL if engines.line_of(row.says, ROOT / page) is None]
     assert not gone and len(REAL) > 80
+
+
+def test_every_name_of_an_engine_that_nothing_installed_knows_is_in_a_row():
+    elsewhere = yaml.safe_load((ROOT / "tests/data/names_elsewhere.yml").read_text())
+    words = " ".join(f"{row.says} {row.find} {row.match}" for _, row, _ in REAL)
+    ours = [name for program in ("vLLM", "vLLM for TPUs", "SGLang", "llama.cpp", "llama-cpp-python") for name in elsewhere[program]]
+    assert not [name for name in ours if name.removeprefix("D") not in words] and len(ours) > 40
 
 
 def test_a_page_names_the_version_in_which_an_engine_was_read():
