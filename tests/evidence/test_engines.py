@@ -202,7 +202,11 @@ def test_the_words_of_every_row_stand_on_their_page():
 def test_every_name_of_an_engine_that_nothing_installed_knows_is_in_a_row():
     elsewhere = yaml.safe_load((ROOT / "tests/data/names_elsewhere.yml").read_text())
     words = " ".join(f"{row.says} {row.find} {row.match}" for _, row, _ in REAL)
-    ours = [name for program in ("vLLM", "vLLM for TPUs", "SGLang", "llama.cpp", "llama-cpp-python") for name in elsewhere[program]]
+    ours = [
+        name
+        for program in ("vLLM", "vLLM for TPUs", "SGLang", "llama.cpp", "llama-cpp-python")
+        for name in elsewhere[program]
+    ]
     assert not [name for name in ours if name.removeprefix("D") not in words] and len(ours) > 40
 
 
