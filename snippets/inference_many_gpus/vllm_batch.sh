@@ -5,4 +5,4 @@ for gpu in 0 1 2 3; do
   CUDA_VISIBLE_DEVICES=$gpu vllm run-batch -i part0$gpu.jsonl -o answers0$gpu.jsonl --model Qwen/Qwen3-8B &
 done
 wait
-cat answers0?.jsonl > answers.jsonl # not in order: custom_id names the request
+cat answers0?.jsonl > answers.jsonl # one part behind the other, so custom_id names the request

@@ -93,14 +93,61 @@ def test_the_program_tells_what_fills_the_gpu_of_a_published_message(case):
 def test_the_program_reads_a_log_and_names_the_other_processes_of_the_message_on_the_page():
     verdict = load("debugging/read_oom.py").verdict(error("cuda_oom"))
     assert verdict == "other processes hold 15.3 GiB: nvidia-smi names them"
-    assert not run("debugging/read_oom.py").stdout  # an empty log
+    empty = run("debugging/read_oom.py")
+    assert not empty.stdout and "no 'out of memory. Tried to allocate' in this log" in empty.stderr
 
 
-def test_a_message_that_the_log_breaks_over_lines_is_read_whole(monkeypatch, capsys):
+@pytest.fixture
+def read_oom(monkeypatch, capsys):
+    """What the program prints for a log on its standard input, line by line."""
+
+    def printed(log):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(log))
+        runpy.run_path(str(SNIPPETS / "debugging" / "read_oom.py"), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+@pytest.mark.parametrize("case", OOM, ids=lambda case: case["url"].split("github.com/")[1])
+def test_the_program_says_of_a_log_what_its_function_says_of_the_message(case, read_oom):
+    log = f"step 3\nTraceback (most recent call last):\ntorch.OutOfMemoryError: {case['message']}\n"
+    (told,) = read_oom(log)
+    assert told == load("debugging/read_oom.py").verdict(case["message"]) and case["verdict"] in told
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        (("1.00 GiB", "24.00 GiB", "0.50 GiB", "20.00 GiB", "2.00 GiB"), "2.5 GiB are free, but in pieces"),
+        (("1.00 GiB", "24.00 GiB", "300.00 MiB", "22.90 GiB", "100.00 MiB"), "tensors hold 22.9 GiB of 24.0 GiB, and the step wants 1.0"),
+        (("12.00 GiB", "120.00 GiB", "18.00 GiB", "95.00 GiB", "100.00 MiB"), "on a GPU that shares the host's memory, the kernel's"),
+    ],
+)
+def test_a_full_gpu_is_told_from_memory_in_pieces_and_from_a_limit(figures, told, read_oom):
+    wanted, total, free, tensors, unused = figures
+    (verdict,) = read_oom(
+        f"torch.OutOfMemoryError: HIP out of memory. Tried to allocate {wanted}. GPU 0 has a total capacity of {total} of which {free} is "
+        f"free. Of the allocated memory {tensors} is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated."
+    )
+    assert told in verdict
+
+
+def test_a_message_that_the_log_breaks_over_lines_is_read_whole(read_oom):
     broken = "step 3\n" + "\n".join(textwrap.wrap(error("cuda_oom"), 60)) + "\nTraceback (most recent call last):\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(broken * 2))
-    runpy.run_path(str(SNIPPETS / "debugging" / "read_oom.py"), run_name="__main__")
-    assert capsys.readouterr().out == 2 * "other processes hold 15.3 GiB: nvidia-smi names them\n"
+    assert read_oom(broken * 2) == 2 * ["other processes hold 15.3 GiB: nvidia-smi names them"]
+
+
+@pytest.mark.parametrize(
+    ("message", "missing"),
+    [
+        ("Tried to allocate 21.50 GiB.", "the total capacity, what is free, what PyTorch holds"),
+        ("Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.50 GiB of which 1.10 GiB is free.", "what PyTorch holds"),
+    ],
+)
+def test_a_message_that_was_cut_off_gets_no_verdict_and_the_figures_it_lacks_are_named(message, missing, read_oom):
+    (told,) = read_oom(f"CUDA out of memory. {message}")
+    assert told.startswith(f"this message lacks {missing}: ")
 
 
 def test_a_list_of_losses_keeps_every_graph_and_a_list_of_numbers_none():
@@ -436,11 +483,13 @@ def test_the_collator_for_language_models_masks_every_pad_token(tokenizer):
 
 def test_each_bad_index_is_named_by_the_cpu_and_by_the_three_limits():
     lines = dict(line.split(": ", 1) for line in run("debugging/on_the_cpu.py").stdout.splitlines())
-    token, text, labels = (value for name, value in lines.items() if name != "none")
+    token, text, roberta, labels, unknown = (value for name, value in lines.items() if not name.startswith("none"))
     assert error("index") in token and "'token': '100, and the last is 99'" in token
     assert same("too_long", text) and "'position'" in text
+    assert "index 514 is out of bounds" in roberta and "'position': '514, and the last is 513'" in roberta
     assert same("target", labels) and "'label': '2, and the last is 1'" in labels
-    assert lines["none"].strip() == "runs"
+    assert same("target", unknown.replace("-1", "2")) and "'label': '-1, and the first is 0'" in unknown
+    assert lines["none"].strip() == lines["none, for a RoBERTa"].strip() == "runs"
 
 
 @pytest.mark.usefixtures("in_empty_folder")

@@ -375,6 +375,17 @@ def test_the_fp8_cache_makes_the_whole_history_anew_for_each_token():
     assert given[0].data_ptr() != given[1].data_ptr()
 
 
+def test_the_fp8_cache_cuts_a_later_key_off_at_the_largest_of_the_prompt():
+    model = llama()
+    cache = QuantizedCache("fp8", model.config)
+    with torch.no_grad():
+        model(PROMPT, past_key_values=cache)
+    largest = cache.layers[0]._dequantize(cache.layers[0]._quantized_keys).abs().max()
+    later = torch.full((1, 2, 1, 32), 3 * largest.item())
+    keys, _ = cache.layers[0].update(later, torch.zeros_like(later))
+    assert torch.allclose(keys[..., -1, :], largest)
+
+
 def test_a_hybrid_model_takes_static_caches_chunks_padding_and_a_copied_prefix(said):
     warning_once.cache_clear()  # it speaks once in a process, and another test may have made it speak
     model = hybrid()
