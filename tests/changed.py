@@ -155,6 +155,8 @@ def touched(changed: str) -> list[str] | None:
         found.add(Path("tests/test_snippets.py"))
         if "/".join(path.parts[1:]) in watched.FILES:
             found.add(Path("tests/test_programs_do_what_they_say.py"))
+    if changed.startswith(("docs/assets/", "tests/javascript/")):
+        found.add(Path("tests/test_javascript.py"))
     if changed.startswith(OF_SITE):
         of_pages = path.parts[0] in ("snippets", "notebooks") or path.suffix == ".md" and changed != "docs/index.md"  # a page, or a program on one
         found |= {test for test in files_of_tests() if reads_every_page(test) or reads_the_site(test) and not of_pages}

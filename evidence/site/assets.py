@@ -1,22 +1,34 @@
-"""Our scripts as one file, and they and our style sheet minified by esbuild."""
+"""Our scripts, each with the modules that it imports, and our style sheets, by esbuild."""
 
+import json
+import tempfile
 from pathlib import Path
 
 from . import node
 
-JOINED = "assets/site.js"  # what extra_javascript of mkdocs.yml lists, as one file
+FOLDER = "assets"  # of docs/ and of the site. What is in a folder below it is a module: part of the scripts that import it
+JOINED = "site.js"  # what extra_javascript of mkdocs.yml lists, as one file
 ESBUILD = node.MODULES / "esbuild" / "bin" / "esbuild"
 
 
-def join_scripts(site, names):
-    """Writes the scripts of every page as one. Each is a block of its own, so none sees the names of another."""
-    folder = Path(site)
-    texts = [Path(folder, str(name)).read_text(encoding="utf-8") for name in names]
-    Path(folder, JOINED).write_text("\n".join(texts), encoding="utf-8")
+def bundle(docs, site, *options):
+    """Writes each script with its modules. A page loads it as a plain script with names of its own, a worker as a module."""
+    source = Path(docs, FOLDER)
+    _esbuild(site, "--bundle", "--format=iife", *options, *sorted(source.glob("*.js")))
+    _esbuild(site, "--bundle", "--format=esm", "--out-extension:.js=.mjs", *options, *sorted(source.glob("*.mjs")))
 
 
-def pack(site):
-    """Minifies our scripts and style sheets."""
-    folder = Path(site, "assets")
-    ours = [path for suffix in ("js", "css") for path in sorted(folder.glob(f"*.{suffix}"))]
-    node.run(ESBUILD, "--minify", "--charset=utf8", "--log-level=error", "--allow-overwrite", f"--outdir={folder}", *ours)
+def pack(docs, site, names):
+    """The same, minified, with the style sheets, and with the scripts of every page as one: `names` in docs."""
+    bundle(docs, site, "--minify")
+    _esbuild(site, "--minify", *sorted(Path(site, FOLDER).glob("*.css")))
+    for name in names:
+        Path(site, str(name)).unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        joined = Path(folder, JOINED)
+        joined.write_text("\n".join(f"import {json.dumps(str(Path(docs, str(name)).resolve()))}" for name in names), encoding="utf-8")
+        _esbuild(site, "--bundle", "--format=iife", "--minify", joined)
+
+
+def _esbuild(site, *arguments):
+    node.run(ESBUILD, "--charset=utf8", "--log-level=error", "--allow-overwrite", f"--outdir={Path(site, FOLDER)}", *arguments)
