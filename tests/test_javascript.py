@@ -1,4 +1,5 @@
-"""The page's own code, docs/assets/, without a browser: what a linter and a type check say of it, and the unit tests of tests/javascript/."""
+"""The page's own code, docs/assets/, without a browser: what a linter and a type check say of it, and the unit tests of tests/javascript/
+(they read data/misspelt_words.json)."""
 
 import json
 import os

@@ -2,8 +2,8 @@
 
 /** @param {HTMLElement} element */
 const reach = element => {
-  const isTaller = element.matches(".scroll") && element.scrollHeight > element.clientHeight + 1
-  if (isTaller || element.scrollWidth > element.clientWidth) element.tabIndex = 0
+  const overflows = element.matches(".scroll") && element.scrollHeight > element.clientHeight + 1
+  if (overflows || element.scrollWidth > element.clientWidth) element.tabIndex = 0
   else element.removeAttribute("tabindex")
 }
 const reachAll = () => {

@@ -123,7 +123,7 @@ test("the passage that has most of the words is shown round the first of them", 
 
 test("what was found is counted, and a word in place of a typed one is said", () => {
   assert.equal(summary(1, {}), "1 page")
-  assert.equal(summary(3, { memroy: "memory" }), "3 pages, with “memory” for “memroy”")
+  assert.equal(summary(3, { memozy: "memory" }), "3 pages, with “memory” for “memozy”")
   assert.match(summary(0, {}), /^No page has these words/)
 })
 
