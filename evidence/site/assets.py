@@ -8,6 +8,8 @@ from . import node
 
 FOLDER = "assets"  # of docs/ and of the site. What is in a folder below it is a module: part of the scripts that import it
 JOINED = "site.js"  # what extra_javascript of mkdocs.yml lists, as one file
+PYTHON = "planner/python"  # of the site
+COMMON = ("--charset=utf8", "--log-level=error", "--allow-overwrite")
 ESBUILD = node.MODULES / "esbuild" / "bin" / "esbuild"
 
 
@@ -22,6 +24,7 @@ def pack(docs, site, names):
     """The same, minified, with the style sheets, and with the scripts of every page as one: `names` in docs."""
     bundle(docs, site, "--minify")
     _esbuild(site, "--minify", *sorted(Path(site, FOLDER).glob("*.css")))
+    _python(Path(site, PYTHON))
     for name in names:
         Path(site, str(name)).unlink()
     with tempfile.TemporaryDirectory() as folder:
@@ -30,5 +33,11 @@ def pack(docs, site, names):
         _esbuild(site, "--bundle", "--format=iife", "--minify", joined)
 
 
+def _python(folder):
+    """Minifies what starts Python in the browser, which saves 18 kB of what a reader fetches."""
+    if scripts := sorted(folder.glob("*.mjs")):
+        node.run(ESBUILD, "--minify", "--out-extension:.js=.mjs", *COMMON, f"--outdir={folder}", *scripts)
+
+
 def _esbuild(site, *arguments):
-    node.run(ESBUILD, "--charset=utf8", "--log-level=error", "--allow-overwrite", f"--outdir={Path(site, FOLDER)}", *arguments)
+    node.run(ESBUILD, *COMMON, f"--outdir={Path(site, FOLDER)}", *arguments)
