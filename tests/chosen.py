@@ -171,6 +171,8 @@ def touched(changed: str) -> list[Chosen] | None:
         found.add(Path("tests/test_snippets.py"))
         if "/".join(path.parts[1:]) in watched.FILES:
             found.add(Path("tests/test_programs_do_what_they_say.py"))
+    if changed.startswith(("docs/assets/", "tests/javascript/")):
+        found.add(Path("tests/test_javascript.py"))
     if changed.startswith(OF_SITE):
         found |= {test for test in files_of_tests() if test.name == f"test_{path.stem.replace('-', '_')}.py"}
     if changed.startswith("evidence/site/"):  # mkdocs.yml names the hook, which imports them

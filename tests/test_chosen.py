@@ -25,6 +25,8 @@ def answering(files):
         ("docs/your-model.md", ["pages/test_your_model.py", "evidence/site/test_every_page.py"], ["pages/test_servers.py"]),
         ("docs/index.md", ["evidence/site/test_browser.py", "evidence/site/test_shell.py"], ["pages/test_servers.py"]),
         ("docs/assets/planner.js", ["pages/test_your_model.py", "evidence/site/test_browser.py"], ["pages/test_servers.py"]),
+        ("docs/assets/planner/rows.mjs", ["test_javascript.py", "pages/test_your_model.py"], ["pages/test_servers.py"]),
+        ("tests/javascript/sort.test.mjs", ["test_javascript.py"], ["pages/test_servers.py", "evidence/site/test_browser.py"]),
         ("snippets/servers/own.py", ["pages/test_servers.py", "test_snippets.py"], ["pages/test_optimizers.py", "test_programs_do_what_they_say.py"]),
         ("snippets/optimizers/adamw.py", ["pages/test_optimizers.py", "test_snippets.py", "test_programs_do_what_they_say.py"], ["pages/test_servers.py"]),
         ("dryrun/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", f"{EXACT}[gpu_time]", "pages/test_dryrun.py"], ["pages/test_servers.py"]),

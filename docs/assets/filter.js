@@ -1,21 +1,16 @@
 // Tables in a `.filterable` box: a field above them leaves the rows that hold all of its words.
-const joined = text => text.replace(/[\s-]+/g, "")
+import { matcher } from "./filter/words.mjs"
+import { make, the } from "./shared/dom.mjs"
+
 addEventListener("DOMContentLoaded", () => document.querySelectorAll(".filterable").forEach(box => {
-  const rows = [...box.querySelector("tbody").rows]
-  const label = Object.assign(document.createElement("label"), { textContent: "Show rows with " })
-  const field = Object.assign(document.createElement("input"), { type: "search", autocomplete: "off" })
-  const count = document.createElement("output")
+  const rows = [...the("tbody", HTMLTableSectionElement, box).rows]
+  const field = make("input", { type: "search", autocomplete: "off" }), count = make("output")
   const show = () => {
-    const asked = field.value.toLowerCase().replace(/(\d)\s+(gi?b\b)/g, "$1$2") // 24 GB is one word
-    const words = asked.split(/\s+/), whole = joined(asked)
-    rows.forEach(row => {
-      const text = `${row.dataset.words ?? ""} ${row.textContent}`.toLowerCase()
-      row.hidden = !words.every(word => text.includes(word)) && !joined(text).includes(whole) // "rtx4090" is RTX 4090
-    })
+    const matches = matcher(field.value)
+    for (const row of rows) row.hidden = !matches(`${row.dataset.words ?? ""} ${row.textContent}`)
     count.value = ` ${rows.filter(row => !row.hidden).length} of ${rows.length}`
   }
-  label.append(field)
   field.addEventListener("input", show)
-  box.prepend(label, count)
+  box.prepend(make("label", {}, "Show rows with ", field), count)
   show()
 }))

@@ -185,9 +185,10 @@ def on_post_build(*, config):
         style.write_text(text + config.extra["machine_style"], encoding="utf-8")
     redirects.write(config.site_dir, config.site_url)
     search_index.slim(Path(config.site_dir, "search", "search_index.json"))
-    if not serving:  # an edit must show at once
-        assets.join_scripts(config.site_dir, config.extra_javascript)
-        assets.pack(config.site_dir)
+    if serving:  # an edit must show at once
+        assets.bundle(config.docs_dir, config.site_dir)
+    else:
+        assets.pack(config.docs_dir, config.site_dir, config.extra_javascript)
         config.extra["twins"].write(config.site_dir, config.site_name, config.site_description, config.nav)
 
 
