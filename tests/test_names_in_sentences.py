@@ -197,9 +197,8 @@ def known(asked):
     own = [ROOT / name for name in names]
     purelib, stdlib = (Path(sysconfig.get_paths()[name]) for name in ("purelib", "stdlib"))
     most = [purelib / name for name in ("transformers", "trl", "accelerate", "peft", "huggingface_hub", "datasets")]
-    apart = [path.parent for path in Path(sys.prefix).glob("*/stamp")]  # packages with an environment of their own
     left = set(asked) - {path.name for path in Path(sys.executable).parent.iterdir()}
-    for kinds, places in ((TEXTS, own), (TEXTS, most), (TEXTS, [purelib, stdlib, *apart]), (("so", "so.*"), [purelib, stdlib, *apart])):
+    for kinds, places in ((TEXTS, own), (TEXTS, most), (TEXTS, [purelib, stdlib]), (("so", "so.*"), [purelib, stdlib])):
         left -= occurring(left, kinds, places)
     return set(asked) - left
 
