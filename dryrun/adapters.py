@@ -99,6 +99,15 @@ class Adapter(nn.Module):
         self.a = nn.Parameter(torch.empty(rank, inputs, dtype=dtype))
         self.b = nn.Parameter(torch.empty(outputs, rank, dtype=dtype))
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """That of the layer, as peft's adapters give it to a model that reads it."""
+        return self.base.weight  # type: ignore[return-value]
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        return self.base.bias  # type: ignore[return-value]
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.base(x)
         # Beside 16-bit weights peft casts to its adapters' fp32 and autocast back; beside 4-bit ones it leaves the input to autocast.
