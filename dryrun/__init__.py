@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-if Path(sys.argv[0] if sys.argv else "").stem == "dryrun" or sys.orig_argv[1:3] == ["-m", "dryrun"]:
+if Path(sys.argv[0] if sys.argv else "").stem == "dryrun" or ("-m", "dryrun") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False):
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while the command imports ends it without a traceback
 
 from .config_file import named, needs_tracing

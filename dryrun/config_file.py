@@ -78,6 +78,8 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"{path}: a number in it is too long: {words(error)}") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
     _check_sizes(values, path)

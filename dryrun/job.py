@@ -66,7 +66,7 @@ class Model:
     @property
     def class_name(self) -> str:
         """The name of that class."""
-        return self._facts["class"]
+        return self.known and models.class_named(self.text) or self._facts["class"]
 
     @property
     def positions(self) -> int | None:

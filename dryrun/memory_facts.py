@@ -40,5 +40,5 @@ def of(workload: Workload) -> Traced | None:
 
 def wanted() -> list[str]:
     """Names of models that write text and have no profile."""
-    text = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-    return [name for name in models.configurations() if not profiles.has(name) and models.class_and_fields(name)[0].endswith(text)]
+    known = {name: models.class_and_fields(name)[0] for name in models.configurations() if not profiles.has(name)}
+    return [name for name, model_class in known.items() if not model_class or model_class.endswith(("ForCausalLM", "LMHeadModel"))]

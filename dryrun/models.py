@@ -93,6 +93,11 @@ def without_layers(values: dict[str, Any]) -> str:
     return json.dumps(parts | {"quantization_config": {"quant_method": found.name, TAKEN: [found.name, found.experts, found.rest]}})
 
 
+def class_named(name: str) -> str:
+    """The transformers class that the table names for a model, or "" where its configuration says which."""
+    return str(_table()[name].get("class", ""))
+
+
 def title(model: str) -> str:
     """What an answer calls a model: its name, or the `model_type` of its config.json."""
     return json.loads(model).get("model_type", "model") if model.startswith("{") else model
