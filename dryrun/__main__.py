@@ -16,7 +16,6 @@ import contextlib
 import difflib
 import json
 import logging
-import math
 import os
 import signal
 import sys
@@ -87,8 +86,6 @@ def train(options: argparse.Namespace, whole: bool = True) -> str:
     if options.tokens and options.rows:
         raise ValueError("--tokens and --rows: both say how much is trained: give one")
     tokens = options.epochs * (options.tokens or (options.rows or 0) * options.length * (2 if options.objective == "dpo" else 1))
-    if tokens == math.inf:
-        raise ValueError("--epochs times --tokens or --rows: that is more than can be counted: give less")
     for given, name in ((options.price, "--price"), (options.epochs != 1, "--epochs")):
         if given and not tokens:
             raise ValueError(f"{name}: of how much training? Add --tokens, such as --tokens 1e9, or --rows, such as --rows 10000")

@@ -85,6 +85,8 @@ def test_a_file_whose_reading_fails_is_named(tmp_path, capsys, monkeypatch):
     [
         (("--gpu", "l4", "--tokens", "1,5"), "a comma stands between thousands: write 1.5"),
         (("--gpu", "l4", "--tokens", "1e-300"), "at least 1"),
+        (("--gpu", "l4", "--tokens", "1e300"), "at most 1e+18"),
+        (("--gpu", "l4", "--tokens", "1e9", "--epochs", "1e300"), "at most a million times"),
         (("--gpu", "l4", "--tokens", "1e9", "--price", "1e308"), "the money for one GPU and hour"),
         (("--gpu", "l4", "--gpus", "2", "--link", "1e-300"), "give GB/s from 0.01"),
         (("--gpu", "l4", "--gpus", "2", "--link", "1e300"), "give GB/s from 0.01"),
