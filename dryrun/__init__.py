@@ -13,8 +13,15 @@ The model's own code runs on tensors without data. No GPU, no weights, no networ
 
 from __future__ import annotations
 
+import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+if Path(sys.argv[0] if sys.argv else "").stem == "dryrun" or ("-m", "dryrun") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while the command imports ends it without a traceback
+
+from .config_file import named, needs_tracing
 from .job import Cluster, Generation, Job, Model, gpu, model
 
 if TYPE_CHECKING:
@@ -40,15 +47,17 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
 
     strategy: of a training step on several GPUs: "fsdp2", "ddp", "zero1", "zero2" or "hsdp". Bytes are of one GPU, seconds of one
     step; low and high hold nine of ten published measurements of unseen sources. ValueError, in one line, where the model cannot be
-    traced or no time is predicted for the GPU. The first trace of a model takes seconds, and is kept in the user's cache folder.
+    traced, a layer of it is not known, or no time is predicted for the GPU; ModuleNotFoundError where torch would be needed. The first trace of a model takes seconds, and is kept in the user's cache folder.
     """
-    if isinstance(job, Generation):
-        from .inference import serve
+    _check(job, cluster, (Job, Generation))
+    with named(job.model.name):
+        if isinstance(job, Generation):
+            from .inference import serve
 
-        return serve(job, cluster)
-    from .answer import of_job
+            return serve(job, cluster)
+        from .answer import of_job
 
-    return of_job(job, cluster, strategy)
+        return of_job(job, cluster, strategy)
 
 
 def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
@@ -57,9 +66,11 @@ def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
     it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
     """
+    _check(job, cluster, (Job,))
     from .planner import of_job
 
-    return of_job(job, cluster, only)
+    with named(job.model.name):
+        return of_job(job, cluster, only)
 
 
 def trace(job: Job) -> Trace:
@@ -67,9 +78,12 @@ def trace(job: Job) -> Trace:
 
     Of full training alone: adapters are traced by `predict`. What a GPU holds beside tensors is not in it.
     """
+    _check(job, None, (Job,))
+    needs_tracing()
     from .job_trace import trace_of
 
-    return trace_of(job)
+    with named(job.model.name):
+        return trace_of(job)
 
 
 def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float | None = None) -> Comparison:
@@ -79,6 +93,20 @@ def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float 
     answers. gib: of the GPU at the peak, in GiB as nvidia-smi shows it. On one GPU. ValueError, in one line, where a value is not
     above 0, where there are several GPUs, and where `predict` has no answer.
     """
+    _check(job, cluster, (Job, Generation))
+    for name, value in (("seconds", seconds), ("gib", gib)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ValueError(f"{name}={value!r}: give a number above 0")
     from .own_run import compare as compared
 
-    return compared(job, cluster, seconds, gib)
+    with named(job.model.name):
+        return compared(job, cluster, seconds, gib)
+
+
+def _check(job: object, cluster: object, kinds: tuple[type, ...]) -> None:
+    """ValueError in one line where what is asked is no question."""
+    if not isinstance(job, kinds):
+        wanted = " or a ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{str(job)[:60]!r} is no question: give a {wanted}, such as Job('llama3-8b')")
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise ValueError(f"{str(cluster)[:60]!r} is no Cluster: give one, such as Cluster('rtx-4090')")

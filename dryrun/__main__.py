@@ -12,11 +12,12 @@ dryrun validate                                                    # how far off
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import logging
-import math
 import os
+import signal
 import sys
 import warnings
 from importlib.util import find_spec
@@ -24,15 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import hardware, models
-from .config_file import needs_tracing
+from .config_file import named, needs_tracing
 from .job import Cluster, Generation, Job, model
-from .options import first_given, parser
+from .options import UNLESS, Parser, first_given, parser
 
 if TYPE_CHECKING:
     from .planner import Option
 
 WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "link", "network", "adapters",
-            "tokens", "rows", "epochs", "price", "largest_batch", "objective", "new")  # fmt: skip
+            "tokens", "rows", "epochs", "price", "largest_batch", "objective", "new", "fail_unless")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
         if arguments[:1] and arguments[0] in ELSEWHERE:
             return ELSEWHERE[arguments[0]](arguments[1:])
         options = known.parse_args(arguments)
-        print(VERBS[options.verb](options))
+        print(VERBS[options.verb](options), flush=True)
+    except NotMet as unmet:
+        print(unmet.answer, flush=True)
+        print(f"--fail-unless {unmet}", file=sys.stderr)
+        return 1
     except (ValueError, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -56,15 +61,31 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+class NotMet(Exception):
+    """What `--fail-unless` asks for is not the case."""
+
+    def __init__(self, wanted: str, verdict: str, answer: str) -> None:
+        super().__init__(f"{wanted}: {verdict}")
+        self.answer = answer
+
+
+def _judged(options: argparse.Namespace, fits: bool, may_fit: bool, answer: str) -> str:
+    """The answer; `NotMet` where it is not what `--fail-unless` asks for."""
+    wanted = options.fail_unless
+    if wanted and not (fits or wanted == UNLESS[1] and may_fit):
+        raise NotMet(wanted, "it may fit" if may_fit else "it does not fit", answer)
+    return answer
+
+
 def train(options: argparse.Namespace, whole: bool = True) -> str:
     """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs.
 
     whole: whether to look for what would help, and for the largest batch, which takes most of the time."""
+    if options.gpu and options.gpus == 1 and (alone := first_given(options, ("strategy", "link", "network"))):
+        raise ValueError(f"{alone}: one GPU sends nothing to others: leave it out, or say how many there are, such as --gpus 2")
     if options.tokens and options.rows:
         raise ValueError("--tokens and --rows: both say how much is trained: give one")
     tokens = options.epochs * (options.tokens or (options.rows or 0) * options.length * (2 if options.objective == "dpo" else 1))
-    if tokens == math.inf:
-        raise ValueError("--epochs times --tokens or --rows: that is more than can be counted: give less")
     for given, name in ((options.price, "--price"), (options.epochs != 1, "--epochs")):
         if given and not tokens:
             raise ValueError(f"{name}: of how much training? Add --tokens, such as --tokens 1e9, or --rows, such as --rows 10000")
@@ -77,15 +98,17 @@ def train(options: argparse.Namespace, whole: bool = True) -> str:
     job = job_of(options)
     from . import answer, as_json, report
 
-    with _named(job):
+    with named(job.model.name):
         now = answer.of_job(job, cluster, options.strategy, constants)
         found = answer.changes(now) if whole else []
         largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch and whole else None
     if options.json:
         more: dict[str, float] = {} if largest is None else {"largest_batch": largest}
-        return _json(as_json.step(now, found) | more | (as_json.bill(now, tokens, options.price) if tokens else {}))
-    bill = report.bill(now, tokens, options.price) if tokens else ()
-    return "\n".join(report.step(now, found, [*report.largest(largest), *bill]))
+        text = _json(as_json.step(now, found) | more | (as_json.bill(now, tokens, options.price) if tokens else {}))
+    else:
+        bill = report.bill(now, tokens, options.price) if tokens else ()
+        text = "\n".join(report.step(now, found, [*report.largest(largest), *bill]))
+    return _judged(options, now.fits, now.needed.expected <= answer.usable(now.setting.gpu), text)
 
 
 def _traced(options: argparse.Namespace) -> str:
@@ -103,9 +126,10 @@ def infer(options: argparse.Namespace) -> str:
     cluster, asked = cluster_of(options), generation_of(options)
     from . import as_json, inference, report
 
-    with _named(asked):
+    with named(asked.model.name):
         found = inference.serve(asked, cluster)
-        return _json(as_json.served(found, options.price)) if options.json else "\n".join(report.served(found, options.price))
+        text = _json(as_json.served(found, options.price)) if options.json else "\n".join(report.served(found, options.price))
+    return _judged(options, found.fits, found.verdict != inference.NO, text)
 
 
 def plan(options: argparse.Namespace) -> str:
@@ -113,11 +137,13 @@ def plan(options: argparse.Namespace) -> str:
     cluster, job = cluster_of(options), job_of(options)
     from . import as_json, planner, report
 
-    with _named(job):
+    with named(job.model.name):
         found = planner.of_job(job, cluster, options.only)
     if options.launch:
         _write(options.launch, found[0])
-    return _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster))
+    text = _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster))
+    may_fit = any(one.needed.expected <= one.size and one.fits_host for one in found)
+    return _judged(options, any(one.fits for one in found), may_fit, text)
 
 
 def _write(path: str, option: Option) -> None:
@@ -166,13 +192,14 @@ VERBS = {"train": train, "infer": infer, "plan": plan, "models": list_models, "g
 
 
 def _bench(arguments: list[str]) -> int:
+    needs_tracing()
     from . import bench
 
     return bench.main(arguments)
 
 
 def _validate(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="dryrun validate")
+    parser = Parser(prog="dryrun validate")
     parser.add_argument("--rows", metavar="FILE", help="measurements in the schema of fitting/data/published.json")
     parser.add_argument("--plan", action="store_true", help="compare plans with published strategies")
     options = parser.parse_args(arguments)
@@ -196,24 +223,8 @@ def _validate(arguments: list[str]) -> int:
 ELSEWHERE = {"bench": _bench, "validate": _validate}  # with parsers of their own
 
 
-class _named:
-    """Names the model in whatever its own code raises on values that make no sense."""
-
-    def __init__(self, asked: Job | Generation) -> None:
-        self.name = asked.model.name
-
-    def __enter__(self) -> _named:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (ValueError, ModuleNotFoundError)):
-            from .config_file import one_line
-
-            raise ValueError(f"{self.name}: it cannot be traced: {one_line(error)}") from error
-
-
 def _json(found: Any) -> str:
-    return json.dumps(found, indent=1)
+    return json.dumps(found, indent=1, allow_nan=False)
 
 
 def _of_machine(options: argparse.Namespace) -> dict[str, float]:
@@ -269,12 +280,20 @@ def generation_of(options: argparse.Namespace) -> Generation:
 
 def command() -> None:
     """The console script. Libraries that are imported on the way warn of what is nothing to this command."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `dryrun.__init__` had it end without a traceback
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal of ASCII gets a ? for a dash
     try:
         sys.exit(main())
-    except BrokenPipeError:  # of `dryrun ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # of `dryrun ... | head`, or on a full disk
+        if not isinstance(error, BrokenPipeError):
+            with contextlib.suppress(OSError):
+                print(f"error: the answer cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 

@@ -99,6 +99,17 @@ class Adapter(nn.Module):
         self.a = nn.Parameter(torch.empty(rank, inputs, dtype=dtype))
         self.b = nn.Parameter(torch.empty(outputs, rank, dtype=dtype))
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """That of the layer, as peft's adapters give it to a model that reads it."""
+        if isinstance(self.base, FourBitLinear):
+            raise ValueError("QLoRA: this model's own code reads the weights of a layer, which are packed in 4 bits then: take LoRA")
+        return self.base.weight
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        return self.base.bias
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.base(x)
         # Beside 16-bit weights peft casts to its adapters' fp32 and autocast back; beside 4-bit ones it leaves the input to autocast.
@@ -107,6 +118,9 @@ class Adapter(nn.Module):
         else:
             low = x if isinstance(self.base, FourBitLinear) else x.float()
         beside = nn.functional.linear(nn.functional.linear(low, self.a), self.b)
+        if beside.shape != out.shape:
+            kind = type(self.base).__name__
+            raise ValueError(f"LoRA: {kind} is a linear layer that computes in groups, and peft's adapters do not fit beside it: train all weights, or other layers")
         return out + (beside * 2.0).to(out.dtype)
 
 

@@ -126,6 +126,7 @@ def served(found: Served, price: float | None = None) -> dict[str, Any]:
         "gpu": found.cluster.gpu.key,
         "gpus": found.gpus,
         "weights": asked.weights,
+        "as_published": asked.as_published,
         "weights_gib": found.weights / GiB,
         "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
         "expected_gib": found.expected / GiB,

@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import bench_report, hardware
+from .options import Parser
 
 if TYPE_CHECKING:
     import torch
@@ -262,7 +263,7 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dryrun bench", description=__doc__.splitlines()[0])
+    parser = Parser(prog="dryrun bench", description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="cpu, cuda or cuda:1 (default: the first GPU, or the CPU)")
     parser.add_argument(
         "--seconds", type=_seconds, default=1.0, help="of each measurement (default: 1); 60 shows throttling"

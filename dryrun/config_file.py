@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import traceback
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Text parts that transformers has no language model for by their own name: the model whose layers they have.
 SAME_LAYERS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
+# Names that a publisher's own code has for a model, and the one that transformers reads the same fields under.
+SAME_KIND = {"minimax_m3": "minimax_m3_vl_text", "kimi_k2": "deepseek_v3"}  # Kimi K2's own code is DeepSeek-V3's, and so is its class
 OF_LAYERS = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
     "max_position_embeddings", "tie_word_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers",
@@ -25,31 +28,46 @@ OF_KIND = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2"
            "olmo2": "Olmo2ForCausalLM", "phi3": "Phi3ForCausalLM"}  # fmt: skip
 WITH_TEXT = {"mistral3": "MistralForCausalLM", "qwen2_vl": "Qwen2ForCausalLM", "qwen2_5_vl": "Qwen2ForCausalLM", "qwen3_vl": "Qwen3ForCausalLM"}
 TASKS = ("ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForSequenceClassification")
-LARGEST_FILE = 1_000_000  # bytes; a config.json has some thousands
+LARGEST_FILE = 20_000_000  # bytes; a config.json has some thousands, and one that says of each layer how it is quantized some millions
+LONGEST_TEXT = 50_000  # characters of a `quantization_config` that are kept
 DEEPEST = 12  # lists and objects in each other
 MOST_LAYERS = 2000
 LARGEST_NUMBER = 10**9
-COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size", "intermediate_size", "n_layer", "n_head", "n_embd")
+COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size", "intermediate_size", "n_layer", "n_head", "n_embd",
+          "num_key_value_heads", "head_dim", "max_position_embeddings", "n_positions")  # fmt: skip
+DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depths")
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim", "model_dim", "n_embed", "hidden_dim", "embed_dim")
+UNLIMITED = ("time_step", "limit", "clip")  # words in names of fields that may be infinite
 
 
 def config_file(given: str | Path) -> Path:
     """The path of a config.json, given that path or its folder."""
     path = Path(given)
-    if path.is_dir():
-        path = path / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file: give a model's config.json, or the folder that holds it")
-    return path
+    try:
+        if path.is_dir():
+            path = path / "config.json"
+        if path.is_file():
+            return path
+    except OSError as error:
+        raise ValueError(f"{path}: it cannot be read: {error.strerror}") from None
+    raise ValueError(f"{path}: there is no such file: give a model's config.json, or the folder that holds it")
 
 
 def read_values(path: Path) -> dict[str, Any]:
     """The fields of a config.json, which name its kind of model and have sizes that a model can have."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
+    return parsed(text_of(path), path)
+
+
+def text_of(path: Path) -> str:
+    """The text of a config.json."""
     try:
-        return parsed(path.read_text(encoding="utf-8"), path)
+        if path.stat().st_size > LARGEST_FILE:
+            raise ValueError(f"{path}: {path.stat().st_size:,} bytes are no config.json: give a model's config.json")
+        return path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: this is no text: give a model's config.json") from error
+    except OSError as error:
+        raise ValueError(f"{path}: it cannot be read: {error.strerror}") from None
 
 
 def parsed(text: str, path: Path) -> dict[str, Any]:
@@ -60,10 +78,27 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: lists or objects lie too deep in each other: give a model's config.json") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: this is no JSON: {error.msg}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"{path}: a number in it is too long: {words(error)}") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise ValueError(f'{path}: "model_type" is missing: give the config.json of a transformers model')
     _check_sizes(values, path)
+    for part in (values, values.get("text_config")):
+        if isinstance(part, dict):
+            _check_part(part, path)
     return values
+
+
+def _check_part(values: dict[str, Any], path: Path) -> None:
+    """Refuses what transformers would read as something else."""
+    quantized, tied = values.get("quantization_config"), values.get("tie_word_embeddings")
+    if quantized is not None and not isinstance(quantized, dict):
+        raise ValueError(f'{path}: "quantization_config" is {str(quantized)[:40]!r}, and must be an object, such as {{"quant_method": "awq"}}')
+    if tied is not None and not isinstance(tied, bool):
+        raise ValueError(f'{path}: "tie_word_embeddings" is {str(tied)[:40]!r}, and must be true or false')
+    heads, of_keys = values.get("num_attention_heads"), values.get("num_key_value_heads")
+    if isinstance(heads, int) and isinstance(of_keys, int) and heads % of_keys:
+        raise ValueError(f'{path}: "num_key_value_heads" is {of_keys}, and must divide "num_attention_heads", {heads}')
 
 
 def read_config(values: dict[str, Any], path: Path) -> Any:
@@ -71,18 +106,40 @@ def read_config(values: dict[str, Any], path: Path) -> Any:
     from transformers import __version__
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    kind = values["model_type"]
+    kind = SAME_KIND.get(values["model_type"], values["model_type"])
     if kind not in CONFIG_MAPPING:
-        close = difflib.get_close_matches(kind, list(CONFIG_MAPPING), 1)
         if "auto_map" in values:
             what = f'{path}: "model_type" {kind!r} comes with code of its own (auto_map), and no code of a file is run here'
             raise ValueError(f"{what}: give the config.json of a model that transformers {__version__} has")
-        meant = f"did you mean {close[0]!r}?" if close else "does this model need a newer transformers?"
+        close = _nearest(kind, list(CONFIG_MAPPING))
+        meant = f"the nearest that it has is {close!r}. Does this model need a newer transformers?" if close else "does this model need a newer transformers?"
         raise ValueError(f'{path}: "model_type" {kind!r} is unknown to transformers {__version__}: {meant}')
     try:
         return configuration(values)
     except Exception as error:  # each configuration checks its values with errors of its own kind
-        raise ValueError(f"{path}: transformers refuses these values: {one_line(error)}") from error
+        raise ValueError(f"{path}: transformers refuses these values: {words(error)}") from error
+
+
+def check_read(values: dict[str, Any], config: Any, path: Path) -> None:
+    """Refuses where transformers reads other sizes of the part with text than the file says, such as its defaults."""
+    text = config.get_text_config()
+    named = next((name for name in config.sub_configs if getattr(config, name, None) is text), "") if text is not config else ""
+    part = values.get(named) if named else values
+    said = part if isinstance(part, dict) else values
+    for names in (DEPTHS, WIDTHS):
+        read = next((value for name in names if isinstance(value := getattr(text, name, None), int)), None)
+        told = [(name, said[name]) for name in names if isinstance(said.get(name), int)]
+        if read is not None and read not in [value for _, value in told]:
+            name, value = told[0] if told else (names[0], "missing")
+            where = f'"{name}" of "{named}"' if named else f'"{name}"'
+            raise ValueError(f"{path}: {where} is {value}, and transformers takes {read} for it: give the whole config.json, as its publisher has it")
+
+
+def _nearest(kind: str, kinds: list[str]) -> str:
+    """The kind of model whose name begins alike, or is spelled alike; "" where there is none."""
+    word = kind.lower().replace("-", "_")
+    begins = [one for one in kinds if one.startswith(word) or len(word) > 3 and word.startswith(one + "_")]
+    return min(begins, key=len, default="") or next(iter(difflib.get_close_matches(word, kinds, 1, 0.75)), "")
 
 
 @contextlib.contextmanager
@@ -102,8 +159,9 @@ def configuration(values: dict[str, Any]) -> Any:
     """The transformers configuration of the fields of a config.json."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    kind = SAME_KIND.get(values["model_type"], values["model_type"])
     with _without_warnings():
-        return CONFIG_MAPPING[values["model_type"]].from_dict(values)
+        return CONFIG_MAPPING[kind].from_dict(values | {"model_type": kind})
 
 
 def _check_sizes(values: Any, path: Path, depth: int = 0, name: str = "") -> None:
@@ -118,9 +176,10 @@ def _check_sizes(values: Any, path: Path, depth: int = 0, name: str = "") -> Non
             _check_sizes(value, path, depth + 1, name)
     elif isinstance(values, (int, float)) and not isinstance(values, bool):
         most = MOST_LAYERS if "layers" in name and isinstance(values, int) else LARGEST_NUMBER
+        unlimited = any(word in name for word in UNLIMITED) and name not in COUNTS
         if isinstance(values, int) and values < 1 and name in COUNTS:
             raise ValueError(f'{path}: "{name}" is {values}, and must be 1 or more')
-        if not abs(values) <= most and "rope" not in name and values not in (float("inf"), float("-inf")):
+        if not abs(values) <= most and not unlimited and ("rope" not in name or abs(values) == float("inf") or values != values):
             raise ValueError(f'{path}: "{name[:40]}" is {values:,}, and at most {most:,} makes sense')
 
 
@@ -171,11 +230,36 @@ def class_of(config: Any, path: Path) -> type[PreTrainedModel]:
     for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING):
         if type(config) in mapping:
             return mapping[type(config)]
-    raise ValueError(f"{path}: {config.model_type!r} has no language model: only those can be traced by this command")
+    text = type(config).__name__
+    raise ValueError(f"{path}: {config.model_type!r} is no language model, or transformers has none for its text part alone ({text}): only those can be traced from a file")
 
 
 def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def words(error: BaseException) -> str:
+    """What an error says, in one line, without the name of its class."""
+    return " ".join(str(error).split())[:200] or "without a word"
+
+
+@contextlib.contextmanager
+def named(model: str) -> Iterator[None]:
+    """Inside, whatever a model's own code raises on values that make no sense to it is a ValueError of one line that names the model."""
+    try:
+        yield
+    except (ValueError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{model}: it cannot be traced: its own code needs what a trace does not give it, at {place(error)}: {words(error)}") from error
+
+
+def place(error: BaseException) -> str:
+    """Where an error comes from: the file and the line of the model's own code where there is one."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [frame for frame in frames if "modeling_" in frame.f_code.co_filename or "configuration_" in frame.f_code.co_filename]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def needs_tracing() -> None:

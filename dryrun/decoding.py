@@ -60,7 +60,7 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
     stored, _ = weights_read(traced, workload)
     as_stored = kernel_tables.multiplies(gpu, setting.precision)
     peak = gpu.fp8 if as_stored and setting.weight_bytes < 2 else gpu.half
-    cached_bytes = traced.cache(setting.context) * workload.batch / min(ranks, traced.cache_heads)
+    cached_bytes = traced.cache_on_each(setting.context, ranks) * workload.batch
     return Token(
         bytes_read(traced, workload, setting) / ranks / gpu.bandwidth,
         cached_bytes / gpu.bandwidth,
@@ -83,7 +83,10 @@ def token(traced: Traced, workload: Workload, setting: Setting) -> Token:
 def bytes_read(traced: Traced, workload: Workload, setting: Setting) -> float:
     """Bytes of the weights that one token of each sequence reads, of all ranks."""
     stored, ends = weights_read(traced, workload)
-    return stored * setting.weight_bytes + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
+    of_layers = stored * setting.weight_bytes
+    if setting.rest_bytes:
+        of_layers += (stored - experts_read(traced, workload)) * (setting.rest_bytes - setting.weight_bytes)
+    return of_layers + ends * (setting.weight_bytes if setting.whole_model else ENDS_IN_16_BITS)
 
 
 def weights_read(traced: Traced, workload: Workload) -> tuple[float, float]:
@@ -100,6 +103,15 @@ def weights_read(traced: Traced, workload: Workload) -> tuple[float, float]:
         elif many == 1:
             layers += count * n * k
     return layers, ends
+
+
+def experts_read(traced: Traced, workload: Workload) -> float:
+    """Of the weights that the products of layers read, those of experts."""
+    if not traced.experts:
+        return 0.0
+    products = ((kernel.shape, count) for kernel, count in traced.kernels.counts.items() if kernel.kind == "product")
+    hit = experts_hit(workload.batch, traced.experts.chosen, traced.experts.number)
+    return sum(count * shape[1] * shape[2] * hit for shape, count in products if shape[3] == traced.experts.number)
 
 
 def _sums(traced: Traced, workload: Workload, setting: Setting) -> tuple[float, float]:

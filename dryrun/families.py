@@ -186,6 +186,7 @@ def of_words(text: str) -> str:
     full = {short: name for name, short in SIZES.items()}
     fields: dict[str, Any] = {"model_type": kind, "num_key_value_heads": None, "head_dim": None, "sliding_window": None, "tie_word_embeddings": False,
                               "pad_token_id": None, "max_position_embeddings": POSITIONS}  # fmt: skip
+    said_already: set[str] = set()
     for part in filter(None, (part.strip() for part in said.split(","))):
         name, _, value = part.partition("=")
         name = name.strip().replace("-", "_")
@@ -198,8 +199,11 @@ def of_words(text: str) -> str:
             raise ValueError(f"model: {name[:40]!r} is no size: {f'did you mean {close[0]!r}?' if close else 'choose of ' + ', '.join(full) + ', tied'}")
         elif not value.strip().isdecimal() or not 0 < int(value) <= config_file.LARGEST_NUMBER:
             raise ValueError(f"model: {name}={value[:40]!r}: give a whole number, 1 or more")
+        elif name in said_already:
+            raise ValueError(f"model: {name} is said twice: leave one out")
         else:
             fields[full[name]] = int(value)
+        said_already.add(name)
     missing = [short for name, short in NEEDED.items() if name not in fields]
     if missing:
         raise ValueError(f"model: {', '.join(missing)} missing: {EXAMPLE}")

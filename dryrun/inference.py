@@ -45,10 +45,12 @@ class Served:
     @cached_property
     def weights(self) -> float:
         """Bytes of weights on each GPU. Most formats leave the embedding and the output layer in 16 bits."""
-        stored = self.generation.weights
+        stored, rest = self.generation.weights, self.generation.rest
         ends = self.traced.vocabulary * self.traced.width * (1 if self.traced.tied else 2)
         of_ends = WEIGHT_BYTES[stored] if stored in WHOLE_MODEL else 2.0
-        return ((self.traced.parameters - ends) * WEIGHT_BYTES[stored] + ends * of_ends) / self.gpus
+        experts = self.traced.experts.parameters if rest != stored and self.traced.experts else 0
+        of_layers = (self.traced.parameters - ends) * WEIGHT_BYTES[rest] + experts * (WEIGHT_BYTES[stored] - WEIGHT_BYTES[rest])
+        return (of_layers + ends * of_ends) / self.gpus
 
     @property
     def tokens(self) -> int:
@@ -57,7 +59,7 @@ class Served:
 
     def cache(self, tokens: int) -> float:
         """Bytes of the KV cache of one sequence on each GPU. GPUs share heads out; where there are fewer heads, they repeat them."""
-        return self.traced.cache(tokens) / min(self.gpus, self.traced.cache_heads)
+        return self.traced.cache_on_each(tokens, self.gpus)
 
     @property
     def needed(self) -> float:
@@ -106,7 +108,7 @@ class Served:
     def longest(self) -> int | None:
         """Tokens of the longest single sequence that fits, at most what the model's positions allow; None where nothing limits it."""
         positions, window = self.generation.model.positions, self.traced.window
-        each = self.traced.keys / min(self.gpus, self.traced.cache_heads)
+        each = self.traced.keys / min(self.gpus, self.traced.cache_heads) + self.traced.shared_keys
         room = self._room - (self.cache(window) - each * window)  # full windows, and states of one size
         if room <= 0:
             return 0
@@ -131,7 +133,7 @@ class Served:
             return None, shared_memory.token(self.traced, _decoded(asked), self.cluster.gpu, asked.weights, asked.prompt + asked.new // 2)
         return timing.generation_parts(
             asked.model.text, asked.prompt, asked.new, self.cluster.gpu,
-            batch=asked.batch, weights=asked.weights, tensor=self.gpus,
+            batch=asked.batch, weights=asked.weights, tensor=self.gpus, rest=asked.rest,
         )  # fmt: skip
 
     @property
@@ -148,8 +150,10 @@ class Served:
             return shared_memory.unpredicted(self.cluster.gpu, self.gpus, self.generation.batch, self.generation.weights)
         if self.generation.weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
             return f"engines run fp8 from compute capability 7.5 on, and {self.cluster.gpu.label} has less: take int4-128 (GPTQ), or fp16"
-        if self.traced.cache_heads < self.traced.split_heads:
-            return "no published run of a model with latent attention (DeepSeek, Kimi) was found that could judge it"
+        if not self.traced.kernels.counts:
+            return "this model has no profile here, and its kernels are traced where torch and transformers are installed: pip install 'dryrun[trace]'"
+        if self.traced.unjudged:
+            return f"no published run of a model with {self.traced.unjudged} was found that could judge it"
         return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
 
     @property
@@ -164,7 +168,8 @@ class Served:
 
     @property
     def _narrower(self) -> list[str]:
-        offered = OFFERED_OF_LLAMA_CPP if shared_memory.kind(self.cluster.gpu) else OFFERED
+        published = self.generation.model.stored.weights
+        offered = OFFERED_OF_LLAMA_CPP if shared_memory.kind(self.cluster.gpu) else tuple(dict.fromkeys((*OFFERED, published)))
         narrow = [weights for weights in offered if WEIGHT_BYTES[weights] < WEIGHT_BYTES[self.generation.weights]]
         return [weights for weights in narrow if not (weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8)]
 

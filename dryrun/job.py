@@ -13,17 +13,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import config_file, families, hardware, models, profiles
+from . import config_file, families, hardware, memory_facts, models, profiles
 from .formats import WEIGHT_BYTES
 from .optimizers import OPTIMIZERS
+from .stored import Stored
 from .workload import Workload
 
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
+PUBLISHED = "published"  # of weights: the format of the checkpoint
 METHODS = ("full", "lora", "qlora")
 OBJECTIVES = ("sft", "dpo", "grpo")
 ATTENTIONS = ("auto", "flash", "efficient", "eager")
-LARGEST_COUNT = 10**8  # of sequences, tokens, GPUs
+LARGEST_COUNT = 10**8  # of sequences, tokens
+MOST_GPUS = 1_000_000  # of one training run: no cluster has as many
+SLOWEST, FASTEST = 0.01, 100_000  # GB/s of a link: a slow network, and more than any chip sends
 LARGEST_SHARED = max(row.get("memory") for row in hardware.ACCELERATORS.values() if row.shares_memory)  # GB
+WITH_LOSS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "Classification", "QuestionAnswering")  # whose step has a loss
 GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "mixed": "float32"}
 
@@ -42,9 +47,11 @@ class Model:
 
     @cached_property
     def _read(self) -> tuple[type, Any]:
+        config_file.needs_tracing()
         from .step_trace import config_of
 
-        return config_of(self.text)
+        with config_file.named(self.name):
+            return config_of(self.text)
 
     @property
     def config(self) -> Any:
@@ -59,7 +66,7 @@ class Model:
     @property
     def class_name(self) -> str:
         """The name of that class."""
-        return self._facts["class"]
+        return self.known and models.class_named(self.text) or self._facts["class"]
 
     @property
     def positions(self) -> int | None:
@@ -70,6 +77,13 @@ class Model:
     def heads(self) -> int:
         """Its attention heads."""
         return self._facts["heads"]
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of one image, patches and one for the class; 0 for a model that reads text."""
+        if "Image" not in self.class_name:
+            return 0
+        return (self.config.image_size // self.config.patch_size) ** 2 + 1
 
     @cached_property
     def parameters(self) -> int:
@@ -83,7 +97,7 @@ class Model:
     @cached_property
     def _facts(self) -> dict[str, Any]:
         """From its profile, or from its configuration."""
-        if known := profiles.facts(self.text):
+        if known := profiles.facts(self.text) or memory_facts.facts(self.text):
             return known
         config_file.needs_tracing()
         from .step_trace import heads_of, positions
@@ -100,6 +114,11 @@ class Model:
         """The format of the published weights where config.json says that they are quantized: "awq", "mxfp4", or ""."""
         return models.stored_in(self.text)
 
+    @property
+    def stored(self) -> Stored:
+        """How the published weights are stored, the experts of a mixture and the rest."""
+        return models.stored(self.text)
+
 
 def _exists(path: str) -> bool:
     try:
@@ -113,6 +132,8 @@ def model(given: str | Path | Model) -> Model:
     ("llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=32000"). ValueError in one line, with the nearest names, where there is none."""
     if isinstance(given, Model):
         return given
+    if not isinstance(given, (str, Path)):
+        raise ValueError(f"model: a {type(given).__name__} is no name and no path: write its config.json (config.save_pretrained), and give that folder")
     given = str(given)
     if not given:
         raise ValueError("no model: give a name, as `dryrun models` lists them, or the path of a config.json")
@@ -124,13 +145,19 @@ def model(given: str | Path | Model) -> Model:
     if not (given.endswith(".json") or _exists(given) and (os.sep in given or Path(given).is_dir())):
         return Model(given, models.known(given))
     path = config_file.config_file(given)
-    values, text = config_file.read_values(path), path.read_text(encoding="utf-8").strip()
+    text = config_file.text_of(path)
+    values = config_file.parsed(text, path)
+    if len(text) > config_file.LONGEST_TEXT:
+        text = models.without_layers(values)
     if not profiles.has(text):
         config_file.needs_tracing()
-        config, left_out = config_file.language_model(config_file.read_config(values, path))
-        model_class = config_file.class_of(config, path)
-        if not left_out and not models.stored_in(text) and (name := profiles.same_as(model_class, config)):
-            text = name
+        with config_file.named(str(path)):
+            whole = config_file.read_config(values, path)
+            config, left_out = config_file.language_model(whole)
+            model_class = config_file.class_of(config, path)
+            config_file.check_read(values, whole, path)
+            if not left_out and not models.stored_in(text) and (name := profiles.same_as(model_class, config)):
+                text = name
     return Model(given, text)
 
 
@@ -189,15 +216,20 @@ class Job:
         object.__setattr__(self, "model", model(self.model))
         for name in ("batch", "length", "rank", "accumulation"):
             _whole(name, getattr(self, name))
+        if isinstance(self.new, bool) or not isinstance(self.new, int):
+            raise ValueError(f"new={self.new!r}: give a whole number")
         if self.objective == "grpo" and not 1 <= self.new < self.length:
             raise ValueError(f"new={self.new}: how many of the {self.length} tokens of a sequence are written? From 1 to {self.length - 1}")
         if self.objective != "grpo" and self.new:
             raise ValueError(f"new={self.new}: only objective='grpo' writes answers: leave it out")
+        for name in ("checkpointing", "compiled", "fused_loss"):
+            _flag(name, getattr(self, name))
         for name, choices in (("precision", PRECISIONS), ("method", METHODS), ("optimizer", OPTIMIZERS), ("attention", ATTENTIONS), ("objective", OBJECTIVES)):
             hardware.known(name, getattr(self, name), choices)
 
     def workload(self) -> Workload:
         """What one GPU runs. ValueError where the model has fewer positions than `length`, or writes no text that could be rewarded."""
+        self._check_class()
         _positions(self.model, self.length, "length")
         if self.objective != "sft" and not self.model.class_name.endswith(GENERATES):
             raise ValueError(f"objective={self.objective!r}: {self.model.name}: {self.model.class_name} generates no text: take 'sft'")
@@ -221,6 +253,15 @@ class Job:
             references=int(self.objective != "sft"),
         )
 
+    def _check_class(self) -> None:
+        """ValueError where the model's class has no loss, or reads images, whose tokens nobody chooses."""
+        name = self.model.class_name
+        if not name.endswith(WITH_LOSS):
+            raise ValueError(f"{self.model.name}: {name} has no loss of its own, so a training step of it is not known")
+        tokens = self.model.image_tokens
+        if tokens and self.length != tokens:
+            raise ValueError(f"length={self.length}: {self.model.name} reads images, and each is {tokens} tokens: give length={tokens} (--length {tokens})")
+
     @property
     def sequences(self) -> int:
         """Of a micro-batch: two of each pair."""
@@ -232,26 +273,39 @@ class Generation:
     """Text to generate: `batch` prompts of `prompt` tokens at once, and `new` tokens for each.
 
     `weights` is the format that they are stored in, such as "bf16", "fp8" or "int4-128" (4 bits, with a scale for each 128
-    weights). The KV cache is in 16 bits. Several GPUs split every matrix: tensor parallelism.
+    weights); "published" is that of the checkpoint, where its configuration says one that is known, and else "bf16". The KV cache is in 16 bits. Several GPUs split every matrix: tensor parallelism.
     """
 
     model: Model
     prompt: int = 1024
     new: int = 256
     batch: int = 1
-    weights: str = "bf16"
+    weights: str = PUBLISHED
 
     if TYPE_CHECKING:  # it takes a name too, and holds the object
 
         def __init__(
-            self, model: Model | str | Path, prompt: int = 1024, new: int = 256, batch: int = 1, weights: str = "bf16"
+            self, model: Model | str | Path, prompt: int = 1024, new: int = 256, batch: int = 1, weights: str = "published"
         ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model(self.model))
         for name in ("prompt", "new", "batch"):
             _whole(name, getattr(self, name))
-        hardware.known("weights", self.weights, tuple(WEIGHT_BYTES))
+        hardware.known("weights", self.weights, (PUBLISHED, *WEIGHT_BYTES))
+        if self.weights == PUBLISHED:
+            object.__setattr__(self, "weights", self.model.stored.weights)
+
+    @property
+    def rest(self) -> str:
+        """The format of the layers that are no experts: another one where the checkpoint is published so, and is taken as it is."""
+        stored = self.model.stored
+        return stored.rest if stored.known and self.weights == stored.experts else self.weights
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the weights are those of the checkpoint."""
+        return bool(self.model.stored.name) and self.model.stored.known and self.weights == self.model.stored.weights
 
     def check(self, cluster: Cluster) -> None:
         """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
@@ -259,6 +313,8 @@ class Generation:
         if not self.model.class_name.endswith(GENERATES):
             raise ValueError(f"{self.model.name}: {self.model.class_name} generates no text, and that is what is asked here")
         heads = self.model.heads
+        if cluster.gpus > 1 and cluster.gpu.family == "apple":
+            raise ValueError(f"gpus={cluster.gpus}: a Mac has one GPU, and what several Macs hold together is not predicted: take 1")
         if heads % cluster.gpus:
             near = max(size for size in range(1, cluster.gpus) if heads % size == 0)
             raise ValueError(f"gpus={cluster.gpus}: the {heads} attention heads do not divide among them: take {near}")
@@ -295,22 +351,26 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not isinstance(self.gpu, hardware.Accelerator):
+            if not isinstance(self.gpu, str):
+                raise ValueError(f"gpu={self.gpu!r}: give a name, such as 'rtx-4090'")
             object.__setattr__(self, "gpu", gpu(self.gpu))
         if not self.gpu.bytes:
             raise ValueError(f"gpu={self.gpu.key!r}: its memory is not in dryrun/data/accelerators.json, so nothing can be said to fit")
         for name in ("gpus", "gpus_per_node", "adapters"):
             _whole(name, getattr(self, name))
+            if getattr(self, name) > MOST_GPUS:
+                raise ValueError(f"{name}={getattr(self, name):,}: give {MOST_GPUS:,} or fewer")
         for name in ("link", "network"):
             if getattr(self, name) is not None:
                 _rate(name, getattr(self, name))
         if self.adapters > 1 and self.network is None:
             raise ValueError(f"adapters={self.adapters}: of which network? Give it too, such as network='100 GbE'")
-        if self.host_memory_gb is not None and not 0 < self.host_memory_gb < math.inf:
-            raise ValueError(f"host_memory_gb={self.host_memory_gb}: give GB above 0")
+        if self.host_memory_gb is not None and not (_number(self.host_memory_gb) and 0 < self.host_memory_gb < math.inf):
+            raise ValueError(f"host_memory_gb={self.host_memory_gb!r}: give GB above 0")
         if self.memory_gb is not None and not self.gpu.shares_memory:
             raise ValueError(f"memory_gb={self.memory_gb}: {self.gpu.label} has memory of its own: leave it out")
-        if self.memory_gb is not None and not 0 < self.memory_gb <= LARGEST_SHARED:
-            raise ValueError(f"memory_gb={self.memory_gb}: give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table")
+        if self.memory_gb is not None and not (_number(self.memory_gb) and 0 < self.memory_gb <= LARGEST_SHARED):
+            raise ValueError(f"memory_gb={self.memory_gb!r}: give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
             what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"
@@ -351,5 +411,15 @@ def _whole(name: str, value: int) -> None:
 def _rate(name: str, value: float | str) -> None:
     if isinstance(value, str):
         hardware.known(name, value, hardware.LINKS)
-    elif not 0 < value < math.inf:
-        raise ValueError(f"{name}={value}: give GB/s above 0 as a test of it measured them, or a name: {name}='100 GbE'")
+    elif not _number(value) or not SLOWEST <= value <= FASTEST:
+        what = f"give GB/s from {SLOWEST:g} to {FASTEST:,} as a test of it measured them, or a name: {name}='100 GbE'"
+        raise ValueError(f"{name}={value!r}: {what}")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: give True or False")

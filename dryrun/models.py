@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import config_file
+from .stored import TAKEN, Stored
+from .stored import stored as of_values
 
 if TYPE_CHECKING:
     import torch
@@ -40,8 +42,9 @@ GATED = (
 PLAIN = ("gpt", "gelu", "relu", "opt", "falcon", "bloom", "phi", "stablelm", "pythia", "neox", "mpt", "vit", "bert")
 # Words that a publisher puts behind a model's name.
 AFFIXES = ("-hf", "-instruct", "-it", "-base")
-NO_PARTS = ("text_config", "quantization_config")  # of a configuration's sections: what is traced, and how it is stored
-EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts")  # the fields that make a mixture
+NO_PARTS = ("text_config", "quantization_config", "sparse_attention_config")  # of a configuration's sections: what is traced, and how it is stored
+EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # the fields that make a mixture
+CHOSEN = ("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_topk", "moe_k", "moe_top_k")  # experts of each token
 
 
 def is_mixture(model: str) -> bool:
@@ -73,10 +76,26 @@ def left_out(model: str) -> str:
 
 def stored_in(model: str) -> str:
     """The format of the published weights, where their configuration says that they are quantized: "awq", "mxfp4", or ""."""
-    values = values_of(model)
-    parts = (values, values.get("text_config"))
-    said: dict[str, Any] = next((part["quantization_config"] for part in parts if isinstance(part, dict) and part.get("quantization_config")), {})
-    return str(said.get("quant_method", "a format of its own")) if said else ""
+    return stored(model).name
+
+
+@lru_cache(maxsize=64)
+def stored(model: str) -> Stored:
+    """How its weights are published."""
+    return of_values(values_of(model), is_mixture(model))
+
+
+def without_layers(values: dict[str, Any]) -> str:
+    """The text of a config.json whose `quantization_config` lists every layer, with what it comes to in place of the list."""
+    text = values.get("text_config")
+    found = of_values(values, is_mixture(json.dumps(values)))
+    parts = values | ({"text_config": {**text, "quantization_config": None}} if isinstance(text, dict) else {})
+    return json.dumps(parts | {"quantization_config": {"quant_method": found.name, TAKEN: [found.name, found.experts, found.rest]}})
+
+
+def class_named(name: str) -> str:
+    """The transformers class that the table names for a model, or "" where its configuration says which."""
+    return str(_table()[name].get("class", ""))
 
 
 def title(model: str) -> str:
@@ -118,8 +137,8 @@ def known(name: str) -> str:
     for spelled in difflib.get_close_matches(_bare(given), names(), 9, 0.4):
         near.setdefault(next(row for row, values in _table().items() if spelled in (row, *values.get("aliases", ()))), spelled)
     close = list(near.values())[:3]
-    meant = f"did you mean {', '.join(close)}?" if close else f"choose one of {', '.join(_table())}"
-    raise ValueError(f"model {str(name)[:60]!r} is not known: {meant} Or give a config.json.")
+    meant = f"did you mean {', '.join(close)}? " if close else ""
+    raise ValueError(f"model {str(name)[:60]!r} is not known: {meant}`dryrun models` lists all names. Or give a config.json.")
 
 
 def _closed(name: str) -> str:

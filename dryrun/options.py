@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from . import hardware
 from .formats import CALLED, WEIGHT_BYTES
-from .job import ATTENTIONS, LARGEST_COUNT, OBJECTIVES, PRECISIONS
+from .job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
 from .optimizers import OPTIMIZERS
 from .strategies import STRATEGIES
 
@@ -22,28 +22,61 @@ def _link(text: str) -> float | str:
     if text in hardware.LINKS:
         return text
     close = difflib.get_close_matches(text, hardware.LINKS, 1, 0.5)
-    return _above_zero(text, f"GB/s above 0, as a test of it measured them, or a name: {close[0] if close else '100 GbE'!r}")
+    meant = f"GB/s from {SLOWEST:g} to {FASTEST:,}, as a test of it measured them, or a name: {close[0] if close else '100 GbE'!r}"
+    return _between(text, SLOWEST, FASTEST, meant)
 
 
 def _above_zero(text: str, meant: str = "a number above 0") -> float:
-    try:
-        value = float(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        value = math.nan
+    value = _number(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text[:30]!r}: give {meant}")
     return value
 
 
+def _number(text: str) -> float:
+    """With commas between thousands alone: in "1,5" somebody means a point."""
+    if re.fullmatch(r"\s*\d+,\d{1,2}\s*", text):
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: a comma stands between thousands: write {text.strip().replace(',', '.')}")
+    if "," in text and not re.fullmatch(r"\s*\d{1,3}(,\d{3})+(\.\d*)?\s*", text):
+        return math.nan
+    try:
+        return float(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        return math.nan
+
+
+def _between(text: str, least: float, most: float, meant: str) -> float:
+    value = _number(text)
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give {meant}")
+    return value
+
+
+def _price(text: str) -> float:
+    return _between(text, 1e-6, 1e9, "the money for one GPU and hour, such as 2.5")
+
+
+def _epochs(text: str) -> float:
+    return _between(text, 1e-6, 1e6, "how often, such as 3, at most a million times")
+
+
+def _gpu(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty: is the variable that holds the name set? Give a name, such as rtx-4090")
+    return text
+
+
+MOST_TOKENS = 1e18
 AMOUNTS = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9, "t": 1e12, "trillion": 1e12}
 
 
 def _amount(text: str) -> float:
     """A number with K, M, B or T behind it, or thousand to trillion: 20B, 1.5 million."""
     found = re.fullmatch(rf"\s*([\d.,_]+)\s*({'|'.join(AMOUNTS)})\s*", text.lower())
-    if not found:
-        return _above_zero(text, "a number above 0, such as 1e9 or 20B")
-    return _above_zero(found[1]) * AMOUNTS[found[2]]
+    value = _number(found[1]) * AMOUNTS[found[2]] if found else _number(text)
+    if not 1 <= value <= MOST_TOKENS:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give tokens, such as 1e9 or 20B, at least 1 and at most {MOST_TOKENS:g}")
+    return value
 
 
 def _positive(text: str) -> int:
@@ -52,7 +85,10 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-class _Parser(argparse.ArgumentParser):
+UNLESS = ("fits", "may-fit")
+
+
+class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong."""
 
     def error(self, message: str) -> NoReturn:
@@ -63,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 @cache
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of all commands but those with parsers of their own."""
-    parser = _Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     for name, summary in (
         ("train", "does a training step fit, how fast is it, what would help"),
@@ -78,6 +114,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         else:
             _of_step(verb)
         verb.add_argument("--json", action="store_true", help="print JSON")
+        verb.add_argument("--fail-unless", choices=UNLESS, help="exit with 1 where it does not fit for sure (fits), or cannot fit (may-fit)")
     for name, what in (("models", "models"), ("gpus", "GPUs")):
         verb = verbs.add_parser(name, help=f"the {what} that are known by name")
         verb.add_argument("word", nargs="?", default="", help="only names that hold it")
@@ -89,10 +126,10 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group = verb.add_argument_group("where it runs")
-    group.add_argument("--gpu", required=name != "train", help="rtx-4090, l4, t4, a100-sxm4-80, ... (`dryrun gpus`)")
+    group.add_argument("--gpu", type=_gpu, required=name != "train", help="rtx-4090, l4, t4, a100-sxm4-80, ... (`dryrun gpus`)")
     group.add_argument("--gpus", type=_positive, default=1, help="how many (default: 1)")
     if name == "infer":
-        group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour: the cost of a million tokens")
+        group.add_argument("--price", type=_price, metavar="MONEY", help="of one GPU for an hour: the cost of a million tokens")
         group.add_argument("--memory", type=_above_zero, metavar="GB", help="of a Mac, GB10 or Strix Halo, where CPU and GPU share it (default: the largest sold)")
         return
     group.add_argument("--gpus-per-node", type=_positive, default=8, help="(default: 8)")
@@ -109,8 +146,8 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
     group.add_argument("--tokens", type=_amount, metavar="N", help="hours for so many tokens, such as 1e9 or 20B")
     group.add_argument("--rows", type=_positive, metavar="N", help="hours for so many examples, each of --length tokens")
-    group.add_argument("--epochs", type=_above_zero, default=1.0, help="how often, with --tokens or --rows (default: 1)")
-    group.add_argument("--price", type=_above_zero, metavar="MONEY", help="of one GPU for an hour, with --tokens or --rows: the cost")
+    group.add_argument("--epochs", type=_epochs, default=1.0, help="how often, with --tokens or --rows (default: 1)")
+    group.add_argument("--price", type=_price, metavar="MONEY", help="of one GPU for an hour, with --tokens or --rows: the cost")
 
 
 def _of_step(verb: argparse.ArgumentParser) -> None:
@@ -137,8 +174,8 @@ def _of_generation(verb: argparse.ArgumentParser) -> None:
     group.add_argument("--new", type=_positive, default=256, help="tokens of an answer (default: 256)")
     group.add_argument("--batch", type=_positive, default=1, help="sequences at once (default: 1)")
     group.add_argument(
-        "--weights", type=lambda given: CALLED.get(given.lower(), given.lower()), choices=WEIGHT_BYTES, default="bf16",
-        help="format of the weights (default: bf16); awq and gptq are int4-128, gguf is q4_k_m",
+        "--weights", type=lambda given: CALLED.get(given.lower(), given.lower()), choices=(PUBLISHED, *WEIGHT_BYTES), default=PUBLISHED,
+        help="format of the weights (default: as the checkpoint is published, else bf16); awq and gptq are int4-128, gguf is q4_k_m",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
     python -m dryrun.profile_trace llama gpt2      families or models; without a name: all of them
     python -m dryrun.profile_trace --missing       adds to the profiles of models the steps that they lack
+    python -m dryrun.profile_trace --facts         the memory of models that have no profile, for generation (see `memory_facts`)
 
 The profile of a family is made from a model whose sizes are products of primes, so that each coefficient says by its factors which
 sizes it is a product of. What is a sum over all weights is solved for. Both are checked at other sizes.
@@ -18,8 +19,12 @@ from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
-from . import caches, families, models, step_trace, storage_log
+import torch
+from transformers.initialization import no_init_weights
+
+from . import families, memory_facts, models, step_trace, storage_log, tracing
 from .config_file import one_line
+from .job import GENERATES
 from .profiles import (
     FOLDER,
     FROM_FLOPS,
@@ -91,7 +96,7 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
         "heads": step_trace.heads_of(config)[0],
         "parameters": step_trace.parameters(model),
         "layers": number,
-        "state": caches.state(model_class, config),
+        "cache": step_trace.of_cache(model_class, config) if model_class.__name__.endswith(GENERATES) else {},
         "made_with": {package: metadata.version(package) for package in ("torch", "transformers")},
     }
     table = Polynomials(known["polynomials"] if known else ())
@@ -101,7 +106,7 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
         if name in steps:
             continue
         options = options_of(name, rank)
-        if options.get("kind") == "decode" and not model_class.__name__.endswith(("ForCausalLM", "LMHeadModel")):
+        if options.get("kind") == "decode" and not model_class.__name__.endswith(GENERATES):
             continue
         try:
             regimes = list(_regimes(model, options, layers, table, _windows(config)))
@@ -442,8 +447,44 @@ def write(name: str, known: dict[str, Any] | None = None) -> str:
     return f"{name}: {len(profile['steps'])} steps, {len(packed) / 1000:.0f} kB, {time.perf_counter() - started:.0f} s{left}"
 
 
+def memory_facts_of(name: str) -> dict[str, Any]:
+    """What generation with a model takes in memory, as `memory_facts` keeps it."""
+    model_class, config = step_trace.config_of(name)
+    with torch.device("meta"), no_init_weights():
+        model = tracing.build_model(model_class, config, torch.bfloat16, "eager")
+        model.tie_weights()
+        experts = step_trace.experts_of(config, model)
+        parameters = sum(one.numel() for one in model.parameters())
+    heads, split_heads, _ = step_trace.heads_of(config)
+    traced = {"width": config.hidden_size, "vocabulary": config.vocab_size, "tied": bool(config.tie_word_embeddings), "heads": heads,
+              "split_heads": split_heads} | step_trace.of_cache(model_class, config)  # fmt: skip
+    kept = {name: value for name, value in traced.items() if value != getattr(Traced(), name)}
+    if experts:
+        kept["experts"] = [experts.parameters, experts.chosen, experts.number]
+    return {"class": model_class.__name__, "positions": step_trace.positions(config), "heads": heads, "parameters": parameters,
+            "layers": step_trace.layers_of(config), "traced": kept}  # fmt: skip
+
+
+def write_memory(asked: list[str]) -> int:
+    """Writes the table of `memory_facts`: of these names, or of all. Returns how many could not be made."""
+    table, failed = dict(memory_facts.table()), 0
+    for name in asked or memory_facts.wanted():
+        try:
+            table[name] = memory_facts_of(name)
+            print(f"{name}: {table[name]['parameters']:,} parameters", flush=True)
+        except Exception as error:  # whatever a model's own code raises
+            failed += 1
+            print(f"{name}: none: {one_line(error)}", flush=True)
+    names = models.configurations()
+    lines = (f" {json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table.keys() & {*names}, key=names.index))
+    memory_facts.PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    return failed
+
+
 def main(asked: list[str]) -> int:
     """Returns how many profiles that were asked for by name could not be made."""
+    if asked[:1] == ["--facts"]:
+        return write_memory(asked[1:])
     added = asked[:1] == ["--missing"]
     of_models = [name for name in models.configurations() if not families.member_of(name)]
     failed = 0

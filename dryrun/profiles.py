@@ -187,12 +187,13 @@ def _evaluated(name: str, regime_number: int, workload: Workload) -> Traced:
     profile: dict[str, Any] = profile_of(workload.model, workload.rank)  # type: ignore[assignment]
     regime = profile["steps"][name][regime_number]
     values = numbers(profile["polynomials"], workload.batch, workload.length)
-    state, number = profile["facts"]["state"] if workload.kind == "decode" else 0, profile["facts"]["layers"]
+    facts, number = profile["facts"], profile["facts"]["layers"]
+    cached = facts.get("cache") or {"state": facts.get("state", 0)}
     steps = [_step(one, values, workload) for one in regime["shallow"]]
     found = steps[0] if len(steps) == 1 else depth.deep_step(steps[0], steps[1], (steps[0].layers, steps[1].layers), number)
     logged = _storages(name, regime_number, workload.model, workload.rank)
     memory = StoredTrace(logged.sized(values), _flops(found)) if logged else None
-    return replace(found, state=state, memory=memory)
+    return replace(found, memory=memory, **(cached if workload.kind == "decode" else {}))
 
 
 @lru_cache(maxsize=64)  # at every batch and length they come and go in the same order

@@ -16,7 +16,7 @@ from .inference import NO
 if TYPE_CHECKING:
     from .answer import Answer
     from .inference import Served
-    from .job import Cluster, Job
+    from .job import Cluster, Generation, Job
     from .memory_trace import Trace
     from .planner import Option
     from .setting import Setting
@@ -99,6 +99,19 @@ def said_of_model(model: str) -> Iterator[str]:
         yield f"the part that reads and writes text, without {left_out}"
     if stored := models.stored_in(model):
         yield f"its weights are published in {stored}: here they count in the precision that you name"
+
+
+def _said_of_weights(asked: Generation) -> Iterator[str]:
+    """The same where text is generated: the checkpoint's own format is what `infer` takes by itself."""
+    stored = asked.model.stored
+    if left_out := asked.model.left_out:
+        yield f"the part that reads and writes text, without {left_out}"
+    if asked.as_published:
+        yield f"its weights as they are published: {stored.in_words}"
+    elif stored.name and stored.known:
+        yield f"its weights are published in {stored.name}: {stored.in_words} (--weights published)"
+    elif stored.name:
+        yield f"its weights are published in {stored.name}, some layers in another format, which is not counted: here all count in {asked.weights}"
 
 
 def traced_step(found: Trace, job: Job) -> Iterator[str]:
@@ -184,7 +197,7 @@ def served(found: Served, price: float | None = None) -> Iterator[str]:
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
     yield f"{models.title(asked.model.text)}, {found.traced.parameters / 1e9:,.3g} billion parameters, weights in {asked.weights}, KV cache in 16 bits"
     yield f"{asked.batch} x {asked.prompt:,} tokens of prompt, {asked.new:,} new, on {count}{cluster.label}"
-    yield from said_of_model(asked.model.text)
+    yield from _said_of_weights(asked)
     yield ""
     yield f"{'On each GPU':24}{'GiB':>10}"
     yield f"{'weights':24}{found.weights / GiB:10,.2f}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import strategies
-from .hardware import Accelerator, accelerator
+from .hardware import Accelerator, accelerator, known
 from .models import is_mixture
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Setting:
     # What launches: eager, script (TorchScript), megatron (Megatron-LM), or one of `decoding.ENGINES`
     host: str = "eager"
     weight_bytes: float = 2.0
+    rest_bytes: float = 0.0  # of a mixture whose experts alone are in `weight_bytes`: of each other weight of its layers; 0 where they are alike
     whole_model: bool = False  # embedding and output layer are stored in `weight_bytes` too
     link: float = 0.0  # bytes/s in one direction, where known
     network: float = 0.0  # bytes/s of each GPU to other nodes, where known
@@ -53,6 +54,16 @@ class Setting:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gpu", accelerator(self.gpu))
+        if self.strategy:
+            known("strategy", self.strategy, strategies.STRATEGIES)
+        for name in ("gpus", "gpus_per_node", "tensor", "pipeline", "sequence", "experts"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)!r}: give a whole number, 1 or more")
+        for name in ("tensor", "pipeline", "sequence"):
+            if self.gpus % getattr(self, name):
+                raise ValueError(f"{name}={getattr(self, name)}: it does not divide gpus={self.gpus}, so no group of GPUs is whole")
+        if self.gpus % (self.tensor * self.pipeline):
+            raise ValueError(f"tensor={self.tensor} x pipeline={self.pipeline}: they do not divide gpus={self.gpus}, so no group of GPUs is whole")
 
     @property
     def data(self) -> int:

@@ -56,12 +56,28 @@ def run(workload: Workload) -> Traced:
     model_class, config = config_of(workload.model, workload.length)
     number = layers_of(config)
     few = FEW_LAYERS
-    state = caches.state(model_class, config) if workload.kind == "decode" else 0
+    cached = of_cache(model_class, config) if workload.kind == "decode" else {}
     if number > few[1] and alike(model_class, config):
         low, high = (_run(workload, model_class, with_layers(config, count), count) for count in few)
         with contextlib.suppress(Unlike):  # layers of the same weights and attention may yet differ in what they run
-            return replace(depth.deep_step(low, high, few, number), state=state)
-    return replace(_run(workload, model_class, config, number), state=state)
+            return replace(depth.deep_step(low, high, few, number), **cached)
+    return replace(_run(workload, model_class, config, number), **cached)
+
+
+def of_cache(model_class: type[PreTrainedModel], config: Any) -> dict[str, Any]:
+    """What of a `Traced` says what generation keeps of a sequence. 0 heads where a model has nothing of the kind."""
+    kept = caches.kept(model_class, config, layers_of(config))
+    return {
+        "keys": kept.keys,
+        "cache_heads": kept.heads if kept.keys else heads_of(config)[2],
+        "shared_keys": kept.shared,
+        "window_keys": kept.window_keys,
+        "window_heads": kept.window_heads if kept.window_keys and kept.window_heads != kept.heads else 0,
+        "window": kept.window,
+        "state": kept.state,
+        "state_heads": kept.state_heads if kept.state else 0,
+        "unjudged": "sparse attention" if caches.sparse(config) else "latent attention (DeepSeek, Kimi)" if getattr(config, "kv_lora_rank", None) else "",
+    }
 
 
 _ALIKE: dict[tuple[type[PreTrainedModel], str], bool] = {}
@@ -85,8 +101,13 @@ def experts_of(config: Any, model: PreTrainedModel) -> Experts | None:
     inside = sum(p.numel() for name, p in named if ".experts." in name)  # shared ones are called otherwise
     if not inside:
         return None
-    number = next(found for name in models.EXPERTS if (found := getattr(config, name, None)))
-    return Experts(inside, config.num_experts_per_tok, number)
+    number = next((found for name in models.EXPERTS if (found := getattr(config, name, None))), None)
+    if number is None:
+        raise ValueError(f"{type(config).__name__} does not say how many experts there are: none of {', '.join(models.EXPERTS)} is in it")
+    chosen = next((found for name in models.CHOSEN if isinstance(found := getattr(config, name, None), int) and found > 0), None)
+    if chosen is None:
+        raise ValueError(f"{type(config).__name__} does not say how many experts compute each token: none of {', '.join(models.CHOSEN)} is in it")
+    return Experts(inside, chosen, number)
 
 
 def heads_of(config: Any) -> tuple[int, int, int]:
@@ -129,7 +150,7 @@ class Recorded:
 
 def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any, number: int) -> Recorded:
     """Runs a step of a model of `number` layers."""
-    attention = _attention(workload, model_class)
+    attention = _attention(workload, model_class, caches.sparse(config))
     autocast = getattr(torch, workload.autocast) if workload.autocast else None
     result = Traced(layers=number)
     found = Recorded(result)
@@ -159,12 +180,15 @@ def recorded(workload: Workload, model_class: type[PreTrainedModel], config: Any
     return found
 
 
-def _attention(workload: Workload, model_class: type[PreTrainedModel]) -> str:
-    """The `attn_implementation` of transformers; some models have only the one that writes all scores."""
+def _attention(workload: Workload, model_class: type[PreTrainedModel], masked: bool = False) -> str:
+    """The `attn_implementation` of transformers; some models have only the one that writes all scores. masked: an indexer chooses what each
+    token reads, so the kernel is given a mask."""
     if workload.attention == "old":
         return OLD_ATTENTION
     if not model_class._supports_sdpa:
         return "eager"
+    if masked and workload.attention != "eager":
+        return "sdpa"
     return tracing.implementation("eager" if workload.attention == "eager" else "auto")
 
 

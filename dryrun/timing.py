@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import communication, decoding
 from .formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
-from .hardware import Accelerator, accelerator
-from .optimizers import optimizer
+from .hardware import Accelerator, accelerator, known
+from .optimizers import OPTIMIZERS, optimizer
 from .roofline import processor
 from .runs import LAUNCH_BOUND, Run, run_of, waits
 from .runs import klass as klass_of_run
 from .setting import Setting
-from .strategies import strategy
+from .strategies import STRATEGIES, strategy
 from .traces import traced
 from .workload import Traced, Workload
 
@@ -96,6 +96,8 @@ class Step:
         optimizer: str = "adamw",
     ) -> Prediction:
         """The `Prediction` on this GPU, or on this many of them. link: bytes/s in one direction, as measured."""
+        known("optimizer", optimizer, OPTIMIZERS)
+        known("strategy", strategy, STRATEGIES)
         setting = Setting(
             gpu=accelerator(gpu),
             gpus=gpus,
@@ -149,9 +151,10 @@ def generation(model: str, prompt: int, new: int, gpu: str | Accelerator, *, bat
 
 
 def generation_parts(
-    model: str, prompt: int, new: int, gpu: str | Accelerator, *, batch: int = 1, weights: str = "bf16", tensor: int = 1
+    model: str, prompt: int, new: int, gpu: str | Accelerator, *, batch: int = 1, weights: str = "bf16", tensor: int = 1, rest: str = ""
 ) -> tuple[Prediction, Prediction]:
-    """(the `Prediction` of the prefill, that of one decoded token of each sequence in the middle of the answer)."""
+    """(the `Prediction` of the prefill, that of one decoded token of each sequence in the middle of the answer). rest: the format of what is
+    no expert, where the experts alone are in `weights`."""
     if weights not in WEIGHT_BYTES:
         raise ValueError(f"weights={weights!r}: choose one of {', '.join(WEIGHT_BYTES)}")
     key = accelerator(gpu).key
@@ -161,7 +164,8 @@ def generation_parts(
     decode = Workload(model, batch, 1, kind="decode", compiled=True)
     setting = Setting(gpu=accelerator(gpu), gpus=tensor, gpus_per_node=tensor, tensor=tensor, optimizer="",
                       host="llama.cpp" if weights in OF_LLAMA_CPP else "server", link=link_peak(gpu) if tensor > 1 else 0.0,
-                      weight_bytes=WEIGHT_BYTES[weights], whole_model=weights in WHOLE_MODEL, context=prompt + new // 2)  # fmt: skip
+                      weight_bytes=WEIGHT_BYTES[weights], whole_model=weights in WHOLE_MODEL, context=prompt + new // 2,
+                      rest_bytes=WEIGHT_BYTES[rest] if rest and rest != weights else 0.0)  # fmt: skip
     trace = traced(decode)
     first, each = prediction(traced(prefill), prefill, setting), prediction(trace, decode, replace(setting, precision=weights))
     read = decoding.bytes_read(trace, decode, setting) + trace.cache(setting.context) * batch

@@ -15,10 +15,11 @@ import pickle
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import models, profiles
+from . import memory_facts, models, profiles
 from .config_file import needs_tracing
 from .memory_trace import StoredTrace
 
@@ -58,6 +59,8 @@ def _of_peft(workload: Workload) -> Traced:
 def _kept(workload: Workload) -> Traced:
     if (found := profiles.profiled(workload)) is not None:
         return found
+    if find_spec("torch") is None and (known := memory_facts.of(workload)) is not None:
+        return known
     needs_tracing()  # the folder's name has torch's version in it
     path = cache_folder() / f"{_key(workload)}.pickle"
     if path.is_file():

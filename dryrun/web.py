@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __main__ as command
-from . import answer, as_json, config_file, families, hardware, inference, job, models, profiles, roofline
+from . import answer, as_json, config_file, families, hardware, inference, job, memory_facts, models, profiles, roofline
 from .hardware import GiB
 from .options import parser
 
@@ -17,6 +17,8 @@ from .options import parser
 def ask(arguments: list[str]) -> dict[str, Any]:
     """What `dryrun` with these arguments answers; {"error": one line} where it refuses."""
     try:
+        if not arguments or arguments[0] not in command.VERBS:
+            raise ValueError(f"{' '.join(arguments)[:60]!r} is no question: it begins with one of {', '.join(command.VERBS)}")
         return json.loads(command.VERBS[arguments[0]](_parsed([*arguments, "--json"])))
     except (ValueError, ModuleNotFoundError) as error:
         return _refused(error, arguments)
@@ -70,6 +72,7 @@ def choices() -> dict[str, list[Any]]:
     """What a page can offer: models with a profile, kinds of models that come in any size, and GPUs with predicted times."""
     return {
         "models": [_model(name) for name in profiles.names()],
+        "memory": [_model(name) for name in memory_facts.table()],  # of these `infer` answers the memory alone
         "families": list(config_file.OF_KIND),
         "gpus": [_gpu(key) for key in hardware.ACCELERATORS if _predicted(key)],
     }
@@ -128,7 +131,7 @@ def _served(found: inference.Served) -> dict[str, Any]:
 
 
 def _model(name: str) -> dict[str, Any]:
-    facts = profiles.facts(name) or {}
+    facts = profiles.facts(name) or memory_facts.facts(name) or {}
     return {"name": name, "parameters": facts["parameters"], "positions": facts["positions"], "class": facts["class"]}
 
 

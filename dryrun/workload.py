@@ -70,10 +70,20 @@ class Traced:
     keys: int = 0  # bytes of the KV cache of one token, in 16 bits, in layers that keep all tokens
     window_keys: int = 0  # and in layers that keep the last `window` tokens alone
     window: int = 0
+    shared_keys: int = 0  # and of what serves all heads, such as an indexer's keys, which every GPU has whole
+    window_heads: int = 0  # as `cache_heads`, of layers that keep a window; 0 where they are the same
     state: int = 0  # bytes that layers of linear attention and state-space layers keep of one sequence, however long
+    state_heads: int = 0  # among which GPUs share it out; 0 where they are those of the cache
+    unjudged: str = ""  # what of its attention no published run has, so that no speed is predicted
     weight_bytes: int = 0  # of the weights that products read, at one byte for each
     memory: Trace | None = None
 
     def cache(self, context: int) -> int:
         """Bytes that one sequence of `context` tokens keeps: keys and values in 16 bits, and states of one size."""
-        return self.keys * context + self.window_keys * min(context, self.window) + self.state
+        return (self.keys + self.shared_keys) * context + self.window_keys * min(context, self.window) + self.state
+
+    def cache_on_each(self, context: int, gpus: int) -> float:
+        """The same on each of the GPUs that split every matrix. They share heads out; where there are fewer heads, they repeat them."""
+        whole = self.keys * context / min(gpus, self.cache_heads) + self.shared_keys * context
+        windowed = self.window_keys * min(context, self.window) / min(gpus, self.window_heads or self.cache_heads)
+        return whole + windowed + self.state / min(gpus, self.state_heads or self.cache_heads)

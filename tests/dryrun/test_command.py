@@ -75,10 +75,13 @@ def test_the_class_is_that_of_the_configuration_or_its_language_model(tmp_path):
     [
         ('{"model_type": "llama",\n "hidden_size": }', "config.json:2: this is no JSON"),
         ("[]", '"model_type" is missing: give the config.json of a transformers model'),
-        ('{"model_type": "llamaa"}', "did you mean 'llama'"),
+        ('{"model_type": "llamaa"}', "the nearest that it has is 'llama'"),
+        ('{"model_type": "mimo"}', "the nearest that it has is 'mimo_v2_flash'"),
         ('{"model_type": "llama", "hidden_size": "big"}', "transformers refuses these values"),
-        ('{"model_type": "vit"}', "'vit' has no language model"),
-        ('{"model_type": "llama", "max_position_embeddings": 64}', "has 64 positions: take 64 or fewer"),
+        ('{"model_type": "vit"}', "'vit' is no language model"),
+        ('{"model_type": "llama"}', '"num_hidden_layers" is missing, and transformers takes 32 for it'),
+        ('{"model_type": "mistral3", "text_config": null, "num_hidden_layers": 3, "hidden_size": 64}', '"num_hidden_layers" of "text_config" is 3, and transformers takes'),
+        (json.dumps(SMALL | {"model_type": "llama", "max_position_embeddings": 64}), "has 64 positions: take 64 or fewer"),
     ],
 )
 def test_a_config_that_cannot_be_traced_is_named_with_what_to_do(tmp_path, capsys, text, message):

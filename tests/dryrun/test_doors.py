@@ -316,7 +316,7 @@ def test_a_hybrid_keeps_a_state_beside_its_cache():
         (lambda: Job("gpt2", method="dora"), "method='dora' is not known"),
         (lambda: Cluster("rtx-409"), "did you mean rtx-4090"),
         (lambda: Cluster("l4", gpus=12), "take 16, or say how many a node has"),
-        (lambda: Cluster("l4", gpus=2, link=-1.0), "give GB/s above 0"),
+        (lambda: Cluster("l4", gpus=2, link=-1.0), "give GB/s from 0.01"),
         (lambda: Cluster("l4", gpus=2, network="100 GbF"), "did you mean '100 GbE'"),
         (lambda: Cluster("l4", gpus=2, adapters=2), "of which network"),
         (lambda: Generation("gpt2", weights="int4"), "int4-128"),

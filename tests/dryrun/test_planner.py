@@ -276,7 +276,7 @@ def test_one_gpu_has_no_row_that_sends():
         ({"gpus": 16, "nodes": 2}, "name the network between them"),
         ({"gpus": 16, "nodes": 2, "network": "Infiniband NDR"}, "did you mean 'InfiniBand NDR'"),
         ({"gpus": 0}, "gpus=0: give a whole number, 1 or more"),
-        ({"link": -1}, "link=-1: give GB/s above 0"),
+        ({"link": -1}, "link=-1: give GB/s from 0.01"),
         ({"precision": "fp8"}, "precision='fp8' is not known to a plan"),
         ({"gpu": "rtx-4091"}, "did you mean rtx-4090"),
         ({"gpu": "mi300x"}, "only NVIDIA's have been judged"),

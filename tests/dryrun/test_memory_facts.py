@@ -1,0 +1,56 @@
+"""Names of models without a profile: whether text fits is answered without torch, by what the models' own code says."""
+
+import subprocess
+import sys
+
+import pytest
+from same_trace import ROOT
+
+from dryrun import memory_facts, models, profile_trace, profiles
+
+TODAY = ("gpt-oss-20b", "gpt-oss-120b", "gemma-3-27b", "gemma-4-31b", "gemma-4-26b-a4b", "qwen3.5-27b", "qwen3.6-35b-a3b", "glm-4.5", "glm-4.6", "glm-5",
+         "minimax-m2.5", "kimi-k2", "mistral-small-3.2-24b", "ministral-3-8b", "nemotron-3-nano-30b", "deepseek-v4-flash", "llama-4-scout")  # fmt: skip
+
+
+def test_every_name_that_writes_text_has_a_profile_or_its_memory():
+    assert not [name for name in memory_facts.wanted() if name not in memory_facts.table()], "python -m dryrun.profile_trace --facts"
+    assert not [name for name in memory_facts.table() if name not in models.configurations()]
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "ministral-3-3b", "deepseek-v4-flash", "nemotron-3-nano-30b", "mpt-125m"])
+def test_the_table_says_what_the_models_own_code_says(name):
+    assert memory_facts.table()[name] == profile_trace.memory_facts_of(name)
+
+
+@pytest.mark.parametrize("name, spelled", [("gpt-oss-120b", "openai/gpt-oss-120b"), ("deepseek-v3", "DeepSeek-R1"), ("kimi-k2", "Kimi K2"),
+                                           ("meta-llama-3-8b", "meta-llama/Meta-Llama-3-8B"), ("llama3-8b", "meta-llama/Llama-3.1-8B"),
+                                           ("qwen3.6-35b-a3b", "Qwen/Qwen3.6-35B-A3B"), ("mistral-small-3.2-24b", "mistral-small-3.2")])  # fmt: skip
+def test_a_model_of_today_is_known_however_it_is_spelled(name, spelled):
+    assert models.known(spelled) == name
+
+
+def test_the_first_llama_3_has_the_positions_that_it_had():
+    assert models.class_and_fields("meta-llama-3-8b")[1]["max_position_embeddings"] == 8192
+
+
+def test_memory_is_answered_without_torch_and_the_speed_is_said_to_need_it():
+    program = f"""
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None  # as if they were not installed
+import importlib.util
+importlib.util.find_spec = lambda name, found=importlib.util.find_spec: None if name == "torch" else found(name)
+import dryrun
+from dryrun import Cluster, Generation
+for name in {TODAY}:
+    found = dryrun.predict(Generation(name, prompt=2048, new=256), Cluster("h200-sxm", gpus=2))
+    print(name, round(found.weights), found.users is None or found.users >= 0, found.predicted or "pip install" in found.unpredicted or "published run" in found.unpredicted)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines] == list(TODAY)
+    assert all(int(line[1]) > 1e9 and line[2:] == ["True", "True"] for line in lines)
+
+
+def test_a_name_with_a_profile_is_answered_from_it():
+    assert not [name for name in memory_facts.table() if profiles.has(name)]
