@@ -86,9 +86,9 @@ start("launching")
 # %% [markdown]
 # ## One program for every launcher
 #
-# The program of the guide, in five pieces; a test keeps the two the same. torchrun tells a
-# process who it is by environment variables, and so do all other launchers: a program that
-# reads only these starts everywhere.
+# The program of the guide, in five pieces; a test keeps the two the same but for `BATCH`, which
+# is that of two processes here. torchrun tells a process who it is by environment variables, and
+# so do all other launchers: a program that reads only these starts everywhere.
 
 # %% tags=["measures"]
 # %%writefile train.py

@@ -18,6 +18,7 @@ ids = torch.randint(0, config.vocab_size, (2, 128), device=device)
 if gpu:
     from torchao.optim import CPUOffloadOptimizer
 
+    # The update reads copies of the gradients on the host: clip those, see the page. True frees them on the GPU: no accumulation.
     optimizer = CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, offload_gradients=True, lr=1e-5)
 else:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True, lr=1e-5)

@@ -17,7 +17,7 @@ accelerator = Accelerator(cpu=not gpu, gradient_accumulation_steps=2, kwargs_han
 # --8<-- [end:accelerator]
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 2)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
 rows = [(torch.randn(8), row % 2) for row in range(42)]
 # --8<-- [start:prepare]
 model, optimizer, train, test = accelerator.prepare(  # the model in DDP, and for each process its part of the rows
@@ -35,6 +35,7 @@ for inputs, labels in train:
 
 # --8<-- [start:loop]
 seen, padded = [], []
+model.eval()  # no dropout in what is counted; model.train() before you train on
 with torch.no_grad():
     for inputs, _ in test:
         predictions = model(inputs).argmax(-1)

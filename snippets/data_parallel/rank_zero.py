@@ -13,7 +13,9 @@ gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
 if gpu:
     torch.cuda.set_device(device)
-dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=5))
+trap = sys.argv[1:] == ["trap"]
+wait = timedelta(seconds=5) if trap else timedelta(minutes=15)  # the trap shall not hold you up
+dist.init_process_group("nccl" if gpu else "gloo", timeout=wait)
 rank = dist.get_rank()
 loss = torch.tensor(1.0 + rank, device=device)
 
@@ -30,7 +32,7 @@ if bad.item():
     print(f"rank {rank} skips this step, as all others do")
 # --8<-- [end:together]
 
-if sys.argv[1:] == ["trap"]:
+if trap:
     # --8<-- [start:wrong]
     if rank == 0:
         dist.all_reduce(loss)  # rank 0 alone: it hangs

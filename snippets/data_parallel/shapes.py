@@ -13,7 +13,9 @@ gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
 if gpu:
     torch.cuda.set_device(device)
-dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=5))
+trap = sys.argv[1:] == ["trap"]
+wait = timedelta(seconds=5) if trap else timedelta(minutes=15)  # the trap shall not hold you up
+dist.init_process_group("nccl" if gpu else "gloo", timeout=wait)
 rank, world = dist.get_rank(), dist.get_world_size()
 scores = torch.full((3 + rank,), 1.0 + rank, device=device)  # rank 1 has one more
 
@@ -28,7 +30,7 @@ everything = torch.cat([part[: int(length)] for part, length in zip(parts, lengt
 # --8<-- [end:right]
 print(f"rank {rank}: {everything.tolist()}")
 
-if sys.argv[1:] == ["trap"]:
+if trap:
     dist.all_reduce(scores)  # lengths 3 and 4
     print(f"rank {rank}: {scores.tolist()} and no error", flush=True)
 else:

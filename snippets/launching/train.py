@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.distributed.nn.functional  # before the group: imported later, by the optimizer, it would keep the group
 from torch.nn.parallel import DistributedDataParallel
 
-BATCH, LENGTH, WIDTH, VOCABULARY = 8, 32, 64, 256  # BATCH: sequences per step, of all ranks together
+BATCH, LENGTH, WIDTH, VOCABULARY = 16, 32, 64, 256  # BATCH: sequences per step, of all ranks together
 
 
 class Model(torch.nn.Module):

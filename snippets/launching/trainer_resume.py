@@ -3,12 +3,11 @@
 torchrun --standalone --nproc-per-node 2 trainer_resume.py
 """
 
-import os
 import sys
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 set_seed(0)
 config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
@@ -22,8 +21,9 @@ arguments = TrainingArguments(
 trainer = Trainer(model=model, args=arguments, train_dataset=data)
 
 # --8<-- [start:resume]
-last = get_last_checkpoint(folder) if os.path.isdir(folder) else None  # None at the first start
-trainer.train(resume_from_checkpoint=last)
+whole = [path.parent for path in Path(folder).glob("checkpoint-*/trainer_state.json")]  # written last in each
+last = max(whole, key=lambda one: int(one.name.split("-")[1]), default=None)  # None at the first start
+trainer.train(resume_from_checkpoint=last and str(last))
 # --8<-- [end:resume]
 if torch.distributed.is_initialized():
     end = torch.distributed.barrier(async_op=True)  # named, so that gloo does not free it while Python ends

@@ -68,9 +68,9 @@ for layer in part.layers:
     fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=False)  # else each micro-batch gathers all weights again
 fully_shard(part, mesh=mesh["dp"], reshard_after_forward=False)
 stage = PipelineStage(part, number, stages, device, group=mesh.get_group("pp"))
-schedule = Schedule1F1B(stage, n_microbatches=8 // data, loss_fn=token_loss)
+schedule = Schedule1F1B(stage, n_microbatches=2 * stages, loss_fn=token_loss)  # a multiple of the stages, and more than one
 # --8<-- [end:mesh]
-ids = torch.randint(256, (8, 32), generator=torch.Generator().manual_seed(1)).to(device)
+ids = torch.randint(256, (2 * stages * data, 32), generator=torch.Generator().manual_seed(1)).to(device)
 my_ids = ids.chunk(data)[mesh.get_local_rank("dp")]  # by the rank of dp: all others of it see the same rows
 optimizer = torch.optim.SGD(part.parameters(), lr=0.1, foreach=False)
 last = number == stages - 1

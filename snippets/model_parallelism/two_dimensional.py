@@ -35,7 +35,7 @@ for layer in model.model.layers:
     fully_shard(layer, mesh=mesh["dp"])
 fully_shard(model, mesh=mesh["dp"])
 # --8<-- [end:mesh]
-ids = torch.randint(256, (8, 32), generator=torch.Generator().manual_seed(1)).to(device)
+ids = torch.randint(256, (4 * data, 32), generator=torch.Generator().manual_seed(1)).to(device)
 my_ids = ids.chunk(data)[mesh.get_local_rank("dp")]  # ranks of one tp group see the same rows
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
 for _ in range(4):

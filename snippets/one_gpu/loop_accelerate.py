@@ -9,7 +9,8 @@ set_seed(0)
 config = BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2)
 model = AutoModelForSequenceClassification.from_config(config)
 data = [{"input_ids": torch.randint(1000, 30000, (128,)), "labels": row % 2} for row in range(32)]
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)  # fused=True would hide a skipped step, see below
+schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=4)
 
 # --8<-- [start:checkpointing]
 model.train()  # from_pretrained returns a model in evaluation mode, in which nothing is checkpointed
@@ -25,6 +26,8 @@ for batch in loader:
     accelerator.backward(loss)  # scales it, for fp16
     accelerator.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+    if not accelerator.optimizer_step_was_skipped:  # by the fp16 scaler, where gradients overflow
+        schedule.step()
     optimizer.zero_grad()
 # --8<-- [end:precision]
     print(f"{loss.item():.4f}")

@@ -9,6 +9,7 @@ config = BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=2, 
 model = AutoModelForSequenceClassification.from_config(config).to(device)
 data = [{"input_ids": torch.randint(1000, 30000, (128,)), "labels": row % 2} for row in range(32)]
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=4)
 
 # --8<-- [start:checkpointing]
 model.train()  # from_pretrained returns a model in evaluation mode, in which nothing is checkpointed
@@ -27,7 +28,10 @@ for batch in DataLoader(data, batch_size=8):
     scaler.unscale_(optimizer)  # before clipping
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     scaler.step(optimizer)
+    scale = scaler.get_scale()
     scaler.update()
+    if scaler.get_scale() >= scale:  # smaller: gradients were infinite, the step was skipped, and the schedule must wait for it
+        schedule.step()
     optimizer.zero_grad()
 # --8<-- [end:precision]
     print(f"{loss.item():.4f}")

@@ -42,7 +42,7 @@ model = AutoModelForCausalLM.from_pretrained(
     distributed_config=DistributedConfig(fsdp_size=world, fsdp_mixed_precision=gpu),  # shards; a GPU computes in bf16
 ).train()
 model.activation_checkpointing_enable()
-optimizer = torch.optim.AdamW(model.parameters(), lr=asked.rate, weight_decay=0.0)
+optimizer = torch.optim.AdamW(model.parameters(), lr=asked.rate, weight_decay=0.0, fused=True)
 # --8<-- [end:model]
 
 
@@ -76,12 +76,12 @@ def of_step(step):
 for step in range(first, steps):
     begun, mine = time.perf_counter(), sorted(of_step(step), key=lambda row: len(row[0]))  # like lengths, little padding
     total = torch.zeros((), device=device)
-    learned = torch.tensor(sum((labels[1:] != -100).sum().item() for _, labels in mine), device=device)
-    dist.all_reduce(learned)  # tokens of this update on all ranks: the loss is their mean, however they are spread
+    counts = torch.tensor([(len(ids), (labels[1:] != -100).sum().item()) for ids, labels in mine], device=device).sum(0)
+    dist.all_reduce(counts)  # tokens of all ranks, and the learned ones among them: of these the loss is the mean
     for start in range(0, len(mine), asked.micro_batch):
         rows_now = mine[start : start + asked.micro_batch]
         ids, labels = (pad_sequence(part, batch_first=True, padding_value=-100).to(device) for part in zip(*rows_now))
-        loss = model(input_ids=ids.clamp(min=0), labels=labels, num_items_in_batch=learned).loss  # padding is last: no mask
+        loss = model(input_ids=ids.clamp(min=0), labels=labels, num_items_in_batch=counts[1]).loss  # padding is last: no mask
         (loss * world).backward()  # FSDP takes the mean over the ranks
         total += loss.detach()
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
@@ -91,12 +91,13 @@ for step in range(first, steps):
     optimizer.zero_grad()
     dist.all_reduce(total)
     if rank == 0:
-        rate = sum(len(ids) for ids, _ in mine) * world / (time.perf_counter() - begun)
+        loss, rate = total.item(), counts[0].item() / (time.perf_counter() - begun)  # item() waits for the GPU: first
         peak = torch.cuda.max_memory_reserved() / 2**30 if gpu else 0
-        print(f"update {step + 1} of {steps}: loss {total:.4f}, {rate:,.0f} tokens/s, {peak:.1f} GiB", flush=True)
+        print(f"update {step + 1} of {steps}: loss {loss:.4f}, {rate:,.0f} tokens/s, {peak:.1f} GiB", flush=True)
     if (step + 1) % asked.save_every == 0 or step + 1 == steps:
         state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
         dcp.save(state, checkpoint_id=f"checkpoints/{step + 1}")
+        assert Path(f"checkpoints/{step + 1}/.metadata").exists(), "all nodes must share the disk of checkpoints/"
         for old in sorted(map(int, os.listdir("checkpoints")))[:-2] if rank == 0 else ():
             shutil.rmtree(f"checkpoints/{old}")
 # --8<-- [end:train]

@@ -28,7 +28,7 @@ model = AutoModelForCausalLM.from_config(config).train()
 for layer in model.model.layers:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
 # --8<-- [start:load]
 whole = [int(path.parent.name) for path in Path("checkpoint").glob("*/.metadata")]  # written last in each folder
@@ -42,23 +42,27 @@ if first:
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 # --8<-- [end:load]
 
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(mesh.device_type)
-batch = ids[rank::world]
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % world), value=-100)  # each rank gets as many; -100 counts in no loss
+labels = rows[rank::world].to(mesh.device_type)
 for step in range(first, first + 2):
-    loss = model(input_ids=batch, labels=batch).loss
-    loss.backward()
+    loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+    (loss * world).backward()  # gradients are averaged over the ranks
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()
     optimizer.zero_grad()
     total = loss.detach().clone()
     dist.all_reduce(total)
     if rank == 0:
-        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 
 # --8<-- [start:save]
 weights, optimizer_state = get_state_dict(model, optimizer)
 state = {"model": weights, "optimizer": optimizer_state}
-dcp.save(state, checkpoint_id=f"checkpoint/{step + 1}")  # a folder of its own: the last one stays whole until this one is
+folder = f"checkpoint/{step + 1}"  # of its own: the last one stays whole until this one is
+dcp.save(state, checkpoint_id=folder)
+assert Path(folder, ".metadata").exists(), "all nodes must share this disk: rank 0 wrote the list of all shards on another one"
 # --8<-- [end:save]
 
 # --8<-- [start:export]

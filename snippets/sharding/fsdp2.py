@@ -24,25 +24,27 @@ policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.flo
 for layer in model.model.layers:  # first every layer ...
     fully_shard(layer, mesh=mesh, mp_policy=policy)
 fully_shard(model, mesh=mesh, mp_policy=policy)  # ... then the rest: embedding, last norm, output layer
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)  # after sharding: its state is sharded too
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)  # after sharding: its state is sharded too
 # --8<-- [end:shard]
 
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(mesh.device_type)
-micro_batches = ids[rank::world].chunk(2)
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % (2 * world)), value=-100)  # each rank gets as many rows
+micro_batches = rows[rank::world].to(mesh.device_type).chunk(2)
 
 # --8<-- [start:step]
 for step in range(4):
     total = torch.zeros((), device=mesh.device_type)
-    for batch in micro_batches:  # each reduces its gradients, so that they stay in shards
-        loss = model(input_ids=batch, labels=batch).loss / len(micro_batches)
-        loss.backward()
+    for labels in micro_batches:  # each reduces its gradients, so that they stay in shards
+        loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+        (loss * world).backward()  # gradients are averaged over the ranks
         total += loss.detach()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # over all shards of all ranks
     optimizer.step()
     optimizer.zero_grad()
     dist.all_reduce(total)
     if rank == 0:
-        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 # --8<-- [end:step]
 
 # --8<-- [start:end]

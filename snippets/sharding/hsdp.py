@@ -31,24 +31,26 @@ for layer in model.model.layers:
     fully_shard(layer, mesh=mesh, mp_policy=policy)  # two dimensions: the second one shards, the first one replicates
 fully_shard(model, mesh=mesh, mp_policy=policy)
 # --8<-- [end:shard]
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(mesh.device_type)
-micro_batches = ids[rank::world].chunk(2)
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % (2 * world)), value=-100)  # each rank gets as many rows
+micro_batches = rows[rank::world].to(mesh.device_type).chunk(2)
 # --8<-- [start:step]
 for step in range(4):
     total = torch.zeros((), device=mesh.device_type)
-    for number, batch in enumerate(micro_batches, 1):
+    for number, labels in enumerate(micro_batches, 1):
         model.set_requires_all_reduce(number == len(micro_batches))  # across the nodes once per step
-        loss = model(input_ids=batch, labels=batch).loss / len(micro_batches)
-        loss.backward()
+        loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+        (loss * world).backward()  # gradients are averaged over the ranks
         total += loss.detach()
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()
     optimizer.zero_grad()
     dist.all_reduce(total)
     if rank == 0:
-        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 # --8<-- [end:step]
 local = sum(parameter.to_local().numel() for parameter in model.parameters())
 print(f"rank {rank} holds {local} of {sum(parameter.numel() for parameter in model.parameters())} parameters", flush=True)

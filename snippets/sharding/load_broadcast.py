@@ -14,12 +14,13 @@ device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.d
 if gpu:
     torch.cuda.set_device(device)
 dist.init_process_group("nccl" if gpu else "gloo")
-mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+rank, world = dist.get_rank(), dist.get_world_size()
+mesh = init_device_mesh(device.type, (world,))
 config = LlamaConfig(hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4, vocab_size=1000)
 
 # --8<-- [start:load]
 weights = {}
-if dist.get_rank() == 0:  # yours: from_pretrained(...).state_dict()
+if rank == 0:  # yours: from_pretrained(...).state_dict()
     set_seed(0)
     weights = AutoModelForCausalLM.from_config(config).state_dict()
 
@@ -33,19 +34,21 @@ set_model_state_dict(model, weights, options=options)  # tensor by tensor, each 
 del weights
 # --8<-- [end:load]
 
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(device)
-batch = ids[dist.get_rank() :: dist.get_world_size()]
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % world), value=-100)  # each rank gets as many; -100 counts in no loss
+labels = rows[rank::world].to(device)
 for step in range(4):
-    loss = model(input_ids=batch, labels=batch).loss
-    loss.backward()
+    loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+    (loss * world).backward()  # gradients are averaged over the ranks
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()
     optimizer.zero_grad()
     total = loss.detach().clone()
     dist.all_reduce(total)
-    if dist.get_rank() == 0:
-        print(f"step {step} loss {total.item() / dist.get_world_size():.6f}", flush=True)
+    if rank == 0:
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 
 end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
 end.wait()

@@ -8,7 +8,7 @@ from transformers.distributed import DistributedConfig
 
 gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 arguments = TrainingArguments(  # starts the process group
-    "out", max_steps=4, per_device_train_batch_size=8 // int(os.environ["WORLD_SIZE"]), use_cpu=not gpu,
+    "out", max_steps=4, per_device_train_batch_size=4, use_cpu=not gpu,
     save_strategy="no", learning_rate=1e-3, lr_scheduler_type="constant", logging_steps=1, report_to="none", disable_tqdm=True,
 )
 if arguments.process_index == 0:  # a checkpoint to load
@@ -29,7 +29,7 @@ model = AutoModelForCausalLM.from_pretrained(
 local = sum(parameter.to_local().numel() for parameter in model.parameters())
 print(f"rank {dist.get_rank()} holds {local} of {sum(p.numel() for p in model.parameters())} parameters", flush=True)
 
-ids = torch.randint(0, 1000, (8, 64), generator=torch.Generator().manual_seed(1))
+ids = torch.randint(0, 1000, (4 * dist.get_world_size(), 64), generator=torch.Generator().manual_seed(1))
 trainer = Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in ids])
 trainer.train()
 if dist.get_rank() == 0:

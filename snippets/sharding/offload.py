@@ -22,21 +22,23 @@ policy = CPUOffloadPolicy(pin_memory=gpu)
 for layer in model.model.layers:
     fully_shard(layer, mesh=mesh, offload_policy=policy)
 fully_shard(model, mesh=mesh, offload_policy=policy)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)  # its update runs on the host
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)  # its update runs on the host
 # --8<-- [end:shard]
 
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(mesh.device_type)
-batch = ids[rank::world]
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % world), value=-100)  # each rank gets as many; -100 counts in no loss
+labels = rows[rank::world].to(mesh.device_type)
 for step in range(4):
-    loss = model(input_ids=batch, labels=batch).loss
-    loss.backward()
+    loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+    (loss * world).backward()  # gradients are averaged over the ranks
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()
     optimizer.zero_grad()
     total = loss.detach().clone()
     dist.all_reduce(total)
     if rank == 0:
-        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 
 end = dist.barrier(async_op=True)  # named, so that gloo does not free it while Python ends
 end.wait()

@@ -23,18 +23,20 @@ model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # no secon
 optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-3)
 # --8<-- [end:optimizer]
 
-ids = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1)).to(device)
-batch = ids[rank::world]
+rows = torch.randint(0, config.vocab_size, (8, 64), generator=torch.Generator().manual_seed(1))  # a batch of all ranks
+tokens = rows[:, 1:].numel()  # over which the loss is a mean, on all ranks
+rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % world), value=-100)  # each rank gets as many; -100 counts in no loss
+labels = rows[rank::world].to(device)
 for step in range(4):
-    loss = model(input_ids=batch, labels=batch).loss
-    loss.backward()
+    loss = model(input_ids=labels.clamp(min=0), labels=labels, num_items_in_batch=tokens).loss
+    (loss * world).backward()  # gradients are averaged over the ranks
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()  # each rank its part, then it sends the new weights to the others
     optimizer.zero_grad()
     total = loss.detach().clone()
     dist.all_reduce(total)
     if rank == 0:
-        print(f"step {step} loss {total.item() / world:.6f}", flush=True)
+        print(f"step {step} loss {total.item():.6f}", flush=True)
 state = sum(tensor.numel() for state in optimizer.optim.state.values() for tensor in state.values())
 print(f"rank {rank} holds {state} numbers of AdamW state", flush=True)
 

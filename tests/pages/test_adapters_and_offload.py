@@ -1,5 +1,6 @@
 """docs/training/adapters-and-offload.md, docs/training/adapters-vision-mixtures.md, docs/training/qlora.md and docs/training/offload.md, sentence by sentence. Its figures are tested where they are made, in the notebook."""
 
+import contextlib
 import copy
 import importlib.util
 import inspect
@@ -9,6 +10,7 @@ import tempfile
 import types
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import peft
 import pytest
@@ -804,3 +806,30 @@ def test_the_fused_patches_of_transformers_load_their_weights_for_qwen3_vl_and_n
     before, after = whole.model.visual.patch_embed, fused.model.visual.patch_embed
     patches = torch.randn(4, before.proj.weight[0].numel())
     assert torch.allclose(before(patches), after(patches), atol=1e-3) == loaded
+
+
+@pytest.mark.parametrize("offload_gradients", [False, True])
+def test_torchaos_optimizer_on_the_host_updates_by_copies_of_the_gradients_so_these_must_be_clipped(offload_gradients, monkeypatch):
+    """Its own code, on a machine without streams and pinned memory."""
+    from torchao.optim import cpu_offload
+
+    monkeypatch.setattr(cpu_offload, "get_available_devices", lambda: ["cuda"])
+    for name, stand_in in (("Stream", mock.Mock()), ("current_stream", mock.Mock()), ("stream", lambda _: contextlib.nullcontext())):
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda *args, pin_memory=False, **more: empty_like(*args, **more))
+    model = torch.nn.Linear(128, 128, bias=False)
+    optimizer = cpu_offload.CPUOffloadOptimizer(model.parameters(), torch.optim.SGD, offload_gradients=offload_gradients, lr=1.0)
+    assert model.weight.numel() >= optimizer.minimal_size == 4096
+
+    def update(clipped):
+        before = model.weight.detach().clone()
+        model(torch.ones(1, 128)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(clipped, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return (model.weight - before).norm().item()
+
+    assert update(model.parameters()) == pytest.approx(128, rel=1e-3)  # not clipped, and no error
+    assert update(optimizer.param_d2h_map.values()) == pytest.approx(1, rel=1e-3)

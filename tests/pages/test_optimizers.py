@@ -24,6 +24,7 @@ from transformers import (
     PrinterCallback,
     Qwen3MoeConfig,
     Trainer,
+    TrainerState,
     TrainingArguments,
     get_scheduler,
     set_seed,
@@ -587,7 +588,8 @@ def test_the_callback_of_the_page_keeps_its_average_in_fp32():
     module = load("optimizers/ema.py")
     model = torch.nn.Linear(4, 4).to(torch.bfloat16)
     torch.nn.init.ones_(model.weight)
-    average = module.Average(model, decay=0.999)
+    average = module.Average(decay=0.999)
+    average.on_train_begin(None, TrainerState(), None, model=model)
     torch.nn.init.constant_(model.weight, 1.5)
     for _ in range(500):
         average.on_step_end(None, None, None, model=model)

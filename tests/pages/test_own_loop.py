@@ -4,9 +4,10 @@ import dataclasses
 import inspect
 import re
 
+import accelerate
 import pytest
 import torch
-from programs import ROOT, load, run, shown_message
+from programs import ROOT, SNIPPETS, load, run, shown_message
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 
 from evidence import records
@@ -36,6 +37,95 @@ def test_the_accelerate_loop_and_trainer_give_the_same_loss_curve():
     logged = re.findall(r"'loss': '?([\d.]+)", run("own_loop/trainer.py").stdout)
     assert len(loop) == 4
     assert loop == pytest.approx([float(loss) for loss in logged], abs=2e-3)  # Trainer logs four digits
+
+
+# fp16 on a CPU: the branch of a T4 or V100, with gradients that overflow in the second of four steps
+
+
+class Overflows(torch.amp.GradScaler):
+    """Finds an infinity in the second step; notes scale, rate, weights and the length of the gradients around each update."""
+
+    def __init__(self, device="cpu", enabled=True):
+        super().__init__("cpu", enabled=enabled)
+        self.noted, self.steps = [], 0
+        made.append(self)
+
+    def unscale_(self, optimizer):
+        self.steps += 1
+        if self.steps == 2:
+            optimizer.param_groups[0]["params"][0].grad.view(-1)[0] = float("inf")
+        return super().unscale_(optimizer)
+
+    def step(self, optimizer, *args, **kwargs):
+        group = optimizer.param_groups[0]
+        self.rate, self.parameters, self.before = group["lr"], group["params"], self.get_scale()
+        self.length = torch.nn.utils.get_total_norm([each.grad for each in self.parameters if each.grad is not None])
+        self.weights = [each.detach().clone() for each in self.parameters]
+        return super().step(optimizer, *args, **kwargs)
+
+    def update(self, new_scale=None):
+        super().update(new_scale)
+        moved = any(not torch.equal(old, each) for old, each in zip(self.weights, self.parameters))
+        self.noted.append({"rate": self.rate, "moved": moved, "scaled": self.get_scale() / self.before, "length": self.length.item()})
+
+
+class Fp16OnCpu(accelerate.Accelerator):
+    mixed_precision = "fp16"
+
+    def __init__(self, mixed_precision="fp16", cpu=True):
+        super().__init__(cpu=cpu)
+        self.scaled()
+
+    def scaled(self):
+        self.native_amp, self.scaler = True, Overflows()
+
+
+made = []
+
+
+def steps_in_fp16(name, monkeypatch, replaced=()):
+    """What the scaler noted while a program ran on a CPU as it does on a GPU without bf16."""
+    text = (SNIPPETS / name).read_text()
+    for old, new in [(r"native_bf16 = .*", "native_bf16 = False"), *replaced]:
+        text, times = re.subn(old, new, text)
+        assert times == 1
+    made.clear()
+    monkeypatch.setattr(accelerate, "Accelerator", Fp16OnCpu)
+    monkeypatch.setattr(torch.amp, "GradScaler", Overflows)
+    exec(compile(text, name, "exec"), {})
+    return made[0].noted
+
+
+@pytest.mark.parametrize("name", ["own_loop/accelerate_loop.py", "one_gpu/loop_accelerate.py", "one_gpu/loop_pytorch.py"])
+def test_a_step_whose_gradients_overflow_changes_no_weight_halves_the_scale_and_the_schedule_waits(name, monkeypatch):
+    first, overflow, after, last = steps_in_fp16(name, monkeypatch)
+    assert [each["moved"] for each in (first, overflow, after, last)] == [True, False, True, True]
+    assert [each["scaled"] for each in (first, overflow, after, last)] == [1, 0.5, 1, 1]
+    assert first["rate"] > overflow["rate"] == after["rate"] > last["rate"]
+    assert all(each["length"] <= 1.001 for each in (first, after, last))  # clipped, after it was unscaled
+
+
+def test_the_fused_form_skips_the_step_too_and_accelerate_does_not_notice(monkeypatch):
+    fused = [("fused=native_bf16", "fused=True")]
+    first, overflow, after, _ = steps_in_fp16("own_loop/accelerate_loop.py", monkeypatch, fused)
+    assert (overflow["moved"], overflow["scaled"]) == (False, 0.5)
+    assert first["rate"] > overflow["rate"] > after["rate"]  # the schedule did not wait
+
+
+@pytest.mark.parametrize("optim, waits", [("adamw_torch_fused", False), ("adamw_torch", True)])
+def test_trainers_schedule_waits_for_a_skipped_step_without_the_fused_default_alone(optim, waits, tmp_path):
+    made.clear()
+    arguments = TrainingArguments(
+        str(tmp_path), max_steps=4, per_device_train_batch_size=2, optim=optim, use_cpu=True, save_strategy="no"
+    )
+    trainer = Trainer(model=tiny(), args=arguments, train_dataset=rows() * 2)
+    trainer.accelerator.__class__ = Fp16OnCpu
+    trainer.accelerator.scaled()
+    trainer.train()
+    _, overflow, after, _ = made[0].noted
+    assert (overflow["moved"], overflow["scaled"]) == (False, 0.5)
+    assert (overflow["rate"] == after["rate"]) is waits
+    assert TrainingArguments("out", use_cpu=True).optim == "adamw_torch_fused"
 
 
 def test_without_num_items_in_batch_a_short_micro_batch_counts_as_much_as_a_long_one():

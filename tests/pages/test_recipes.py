@@ -16,8 +16,18 @@ import openvino
 import pytest
 import torch
 from programs import SNIPPETS, packages, run
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from traced_program import deep
-from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForSequenceClassification
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    DataCollatorForSeq2Seq,
+    PreTrainedTokenizerFast,
+)
 
 from dryrun import models
 
@@ -82,6 +92,41 @@ def test_killed_and_started_again_it_goes_on_from_the_last_checkpoint(trained):
     more = json.loads(max((again.folder / "checkpoints").glob("*/trainer_state.json")).read_text())
     assert more["global_step"] == state["global_step"] + 14
     assert more["log_history"][: len(state["log_history"])] == state["log_history"]
+
+
+def test_on_two_gpus_an_update_has_as_many_conversations_as_on_one_and_rank_0_writes_the_adapter(small):
+    few = "".join((small / "conversations.jsonl").read_text().splitlines(keepends=True)[:8])
+    options = ["--model", "small", "--bits", 16, "--batch", 8]  # all of them, so that their order is the same on any number
+    one, two = (
+        run("recipes/finetune_8b.py", *options, processes=processes, start=small, files={"conversations.jsonl": few},
+            timeout=1800, environment=ONE_THREAD) for processes in (1, 2)
+    )  # fmt: skip
+    loss = [float(re.search(r"'train_loss': '?([\d.]+)", made.stdout)[1]) for made in (one, two)]
+    assert loss[0] == pytest.approx(loss[1], rel=1e-3)
+    state = json.loads((two.folder / "checkpoints/checkpoint-1/trainer_state.json").read_text())
+    assert (state["global_step"], state["epoch"]) == (1, 1)
+    assert AutoTokenizer.from_pretrained(two.folder / "adapter").pad_token
+    names = [load_file(made.folder / "adapter" / "adapter_model.safetensors").keys() for made in (one, two)]
+    assert names[0] == names[1] and names[0]
+
+
+def test_a_batch_that_the_gpus_of_the_8b_recipe_cannot_share_is_refused(small):
+    made = run("recipes/finetune_8b.py", "--model", "small", "--batch", 3, processes=2, start=small, check=False)
+    assert made.returncode and "--batch 3: 2 GPUs share it; take 4" in made.stderr
+
+
+def test_a_tokenizer_without_a_padding_token_pads_with_its_end_and_learns_none_of_it():
+    (line,) = re.findall(r"^tokenizer\.pad_token = .*$", (SNIPPETS / "recipes/finetune_8b.py").read_text(), re.M)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1, "<end>": 2}, unk_token="a")), eos_token="<end>"
+    )
+    rows = [{"input_ids": [0, 1], "labels": [-100, 1]}, {"input_ids": [0], "labels": [0]}]
+    with pytest.raises(ValueError, match="does not have a padding token"):
+        DataCollatorForSeq2Seq(tokenizer)([*rows])
+    exec(line, {"tokenizer": tokenizer})
+    padded = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100)([*rows])
+    assert padded["input_ids"].tolist() == [[0, 1], [0, 2]]
+    assert padded["labels"].tolist() == [[-100, 1], [0, -100]]
 
 
 def test_the_merged_model_answers_as_it_was_taught(trained):

@@ -30,6 +30,7 @@ from torch.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments, set_seed
 from transformers.distributed import consolidate_distributed_checkpoint
 from transformers.distributed.fsdp import is_fsdp_managed_module
@@ -505,6 +506,39 @@ def test_fp16_trains_with_pytorchs_own_scaler(mesh):
         optimizer.zero_grad()
         seen.append(loss.item())
     assert seen[2] < seen[1] < seen[0]
+
+
+def operators_of_an_update(mesh, layers, **form):
+    """How many operators torch.optim.AdamW calls for a sharded model, and for how many tensors."""
+
+    class Counts(TorchDispatchMode):
+        def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+            self.count = getattr(self, "count", 0) + 1
+            return function(*args, **(kwargs or {}))
+
+    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(layers)])
+    optimizer = torch.optim.AdamW(fully_shard(model, mesh=mesh).parameters(), **form)
+    for _ in range(2):  # the first step makes the state
+        model(torch.ones(1, 4)).sum().backward()
+        with Counts() as counts:
+            optimizer.step()
+    return counts.count, 2 * layers
+
+
+def test_fused_adamw_updates_all_dtensors_at_once_and_the_default_one_by_one(mesh):
+    fused = {operators_of_an_update(mesh, layers, fused=True)[0] for layers in (2, 8)}
+    assert len(fused) == 1 and fused.pop() <= 4
+    for layers in (2, 8):
+        count, tensors = operators_of_an_update(mesh, layers)
+        assert count >= 10 * tensors
+
+
+def test_every_program_of_the_pages_that_shards_has_fused_adamw():
+    texts = {path: path.read_text() for path in (ROOT / "snippets").rglob("*.py")}
+    sharded_ones = {path.name: text for path, text in texts.items() if re.search("fully_shard|DistributedConfig", text)}
+    lines = [line for text in sharded_ones.values() for line in text.splitlines() if "optim.AdamW" in line]
+    assert len(lines) >= 7
+    assert [line for line in lines if "fused=True" not in line] == []
 
 
 def test_8_bit_adamw_of_bitsandbytes_does_not_know_dtensors(mesh):
