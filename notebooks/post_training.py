@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: counts
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -54,7 +55,6 @@ prepare(PINS)
 import logging
 import warnings
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a trace and arithmetic: no GPU is asked
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 
