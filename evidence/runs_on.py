@@ -1,7 +1,8 @@
 """What a notebook runs on, as the head of its source says: `runs_on`, one word, and after a comma the reason where it is not a GPU.
 
 The list of notebooks, the head of each notebook's page, the GPU workflow and the tests read it from here:
-`python -m evidence.runs_on gpu` prints the names of the notebooks that use a GPU.
+`python -m evidence.runs_on gpu gpus` prints the names of the notebooks that use one GPU or two, `python -m evidence.runs_on here` of
+those that use the GPUs of this machine.
 """
 
 import re
@@ -74,5 +75,19 @@ def check(name):
         yield Problem(path, f"runs_on: {kind}, and the head {has}", fix, 1)
 
 
+def for_gpus(count):
+    """The names of the notebooks that use so many GPUs: with one, those for two would measure two processes on the CPU."""
+    return named(*ON_A_GPU[:count]) if count else []
+
+
 if __name__ == "__main__":
-    print(" ".join(named(*sys.argv[1:])))
+    asked = sys.argv[1:]
+    if asked == ["here"]:
+        import torch
+
+        found = for_gpus(torch.cuda.device_count())
+        if not found:
+            sys.exit("evidence.runs_on: torch sees no GPU, so no notebook uses one here. Fix: name kinds, as in `python -m evidence.runs_on gpu`")
+        print(" ".join(found))
+    else:
+        print(" ".join(named(*asked)))
