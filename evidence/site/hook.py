@@ -19,7 +19,7 @@ from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
 
 from evidence import recipes
-from evidence.notebooks import placeholder, project
+from evidence.notebooks import pins, placeholder, project
 from evidence.records import RESULTS
 from evidence.site import addresses, assets, notebook_pages, planner, redirects, search_index
 from evidence.site.context import machines, predicted_for, stored
@@ -77,6 +77,7 @@ def on_config(config):
         config.site_url = addresses.of_site()
     config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/" if known else ""
     config.extra["release"] = project()["version"]
+    config.extra["written_for"] = written_for()
     config.extra["machines"] = machines(stored(RESULTS)[0])
     config.extra["gpus"] = predicted_for(stored(RESULTS)[0])
     config.extra["machine_style"] = _style_of_choices(config.extra["machines"], "machine", "on") + _style_of_choices(
@@ -84,6 +85,13 @@ def on_config(config):
     )
     config.extra["twins"] = Twins(config.site_url or "")
     return config
+
+
+def written_for():
+    """The versions that the pages are about, as their head says them: "torch 2.13, transformers 5.23"."""
+    torch = re.search(r"^torch==([\d.]+)", Path("requirements/test.in").read_text(encoding="utf-8"), re.M)
+    versions = {"torch": torch[1]} | pins() if torch else pins()
+    return ", ".join(f"{name} {'.'.join(version.split('.')[:2])}" for name, version in versions.items() if name in ("torch", "transformers"))
 
 
 def _style_of_choices(names, choice, of):
