@@ -20,7 +20,7 @@ SENTENCES = {
 }
 ON_A_GPU = ("gpu", "gpus")
 REACHES_A_GPU = re.compile(r"torch\.cuda\.(is_available|device_count)\(\)|from dryrun import bench")
-HIDES_ALL = re.compile(r"""environ\["CUDA_VISIBLE_DEVICES"\] = ""|^ +"CUDA_VISIBLE_DEVICES": "", "TORCH""", re.M)
+HIDES_ALL = re.compile(r"""environ\["CUDA_VISIBLE_DEVICES"\] = "\"""")
 
 
 def of(name):
@@ -66,7 +66,7 @@ def check(name):
         yield Problem(path, what, "measure there, or write what it runs on", 1)
     if kind not in ON_A_GPU and reaches:
         yield Problem(path, f"runs_on: {kind}, and a cell asks for a GPU", "write `runs_on: gpu`", 1)
-    if hides and kind != "cpu":
+    if hides and kind in ON_A_GPU:
         what = f"runs_on: {kind}, and it hides the GPU of its machine"
         yield Problem(path, what, "leave CUDA_VISIBLE_DEVICES as it is", 1)
     if (kind == "gpu") != ("accelerator" in notebook.metadata) and kind != "gpus":

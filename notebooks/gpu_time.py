@@ -60,6 +60,7 @@ import math
 import statistics
 import warnings
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it counts: no step runs, so a GPU of this machine stays free for others
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 

@@ -816,7 +816,7 @@ table("cost", "GPU hours for a million output tokens on one H100, ShareGPT's con
 # ## Run it on this machine
 #
 # From here on a clock runs. The model has random weights, because neither time nor memory
-# depends on their values. Its size follows the machine: Llama-3.1-8B on a GPU with 40 GB or
+# depends on their values. Its size follows the machine: Llama-3.1-8B on a GPU with `40 GB` or
 # more, Qwen3-1.7B on a smaller one such as a T4, and without a GPU a tiny Llama of two layers on
 # one CPU thread. The tiny model proves that every cell runs, and that its claims hold there. It
 # says nothing about the size of a gain on a GPU, nor about a real model on a CPU, which
@@ -825,9 +825,7 @@ table("cost", "GPU hours for a million output tokens on one H100, ShareGPT's con
 # %%
 import gc
 from functools import partial
-
 from transformers import CompileConfig, logging
-
 from evidence.machine import native_bf16
 from evidence.measure import interleaved, one_thread
 

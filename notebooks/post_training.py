@@ -55,6 +55,7 @@ prepare(PINS)
 import logging
 import warnings
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it counts: no step runs, so a GPU of this machine stays free for others
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 
