@@ -4,6 +4,7 @@ device exchanged for the CPU, and sizes that a CPU bears. It shows that the bran
 
 from types import SimpleNamespace
 
+import bitsandbytes  # noqa: F401, before torch says that there is a GPU: it chooses its kernels at its import
 import jupytext
 import pytest
 import torch
