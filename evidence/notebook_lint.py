@@ -1,18 +1,17 @@
 """What is wrong with a notebook, found in a second and without executing it. What its claims say, `claim()` checks in the run.
 
-- a cell longer than a reader takes in at one sight, a head that asks Colab for another machine than the cells do
+- a cell longer than a reader takes in at one sight, code that does not run on what the head says (`runs_on`)
 - a recorded claim whose bound is so far from its value that nothing breaks it
 """
 
 import re
 
-from . import measured_code, notebooks, records
+from . import measured_code, notebooks, records, runs_on
 from .problems import Problem, line_of, read_text
 from .schema import UNITS, format_value
 
 LINES, COLUMNS = 30, 120
 FAR = 100  # times from the stored value: nothing reaches such a bound
-ASKS_FOR_GPU = re.compile(r"torch\.cuda\.is_available\(\)")
 DIFFERENCE = re.compile(r"\b(?:differ\w*|difference|apart|minus|above|below|error|less that|gap)\b", re.I)  # zero is best
 
 
@@ -24,18 +23,7 @@ def check(name):
         for number, cell in enumerate(notebook.cells, 1)
         if cell.cell_type == "code"
     ]
-    return [*_accelerator(path, cells, notebook.metadata), *_lengths(path, cells), *_unbreakable(path, name)]
-
-
-def _accelerator(path, cells, head):
-    """Colab starts a CPU, unless the head of a notebook asks for a GPU."""
-    asks = next((line for _, line, source in cells if ASKS_FOR_GPU.search(source)), None)
-    if asks and head.get("accelerator") != "GPU":
-        fix = "write `accelerator: GPU` into its head, as in notebooks/one_gpu.py"
-        yield Problem(path, "the notebook uses a GPU where there is one, and Colab would start it without", fix, asks)
-    elif not asks and "accelerator" in head:
-        what = "the head asks Colab for an accelerator, and no cell looks for one"
-        yield Problem(path, what, "take `accelerator` and `colab` out of the head", 1)
+    return [*runs_on.check(name), *_lengths(path, cells), *_unbreakable(path, name)]
 
 
 def _lengths(path, cells):

@@ -36,11 +36,8 @@ from evidence.session import prepare
 
 prepare(PINS)"""
 PREPARED = INSTALL.splitlines()[-1]
-HEAD = (
-    "accelerator",
-    "colab",
-    "needs",
-)  # of a notebook's metadata: what Colab starts, and the packages beside transformers
+# Of a notebook's metadata: what Colab starts, the packages on top of transformers, and what it runs on (`runs_on`).
+HEAD = ("accelerator", "colab", "needs", "runs_on")
 PIN = re.compile(r"^([\w.-]+)(?:\[[\w,-]*\])?==([\w.+!]+)", re.M)  # of a lock
 
 

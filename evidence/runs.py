@@ -18,7 +18,7 @@ from .notebooks import FOLDER, kernel_path, line_of_cell, read_source, with_stab
 from .problems import Problem, line_of, read_text, shown
 
 LOGGED = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:,.]+\] \[[A-Z]+\] .*\n?", re.M)
-TIMEOUT = 1800  # seconds for one cell
+TIMEOUT = 3600  # seconds for one cell, as in `make notebooks`
 OPENED = {  # the least that start() leaves
     "required": ["notebook", "date", "machine", "software"],
     "properties": {"machine": {"type": "object", "required": ["name"]}},

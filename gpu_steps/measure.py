@@ -85,7 +85,7 @@ def _train(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any
         torch.set_float32_matmul_precision("high")  # TF32, as the prediction has it
     model = _model(step, device, small, "eager" if job.attention == "eager" else "sdpa", job.precision in ("mixed", "fp32"), job.fused_loss)
     if job.method == "qlora":
-        _quantize(model, "nf4", device)
+        quantize(model, "nf4", device)
     model.config.use_cache = False
     model.train()
     if job.method != "full":
@@ -115,7 +115,7 @@ def _train(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any
 def _generate(step: steps.Step, device: torch.device, small: bool) -> dict[str, Any]:
     model = _model(step, device, small, "sdpa", False, False).eval()
     if step.options.get("weights"):
-        _quantize(model, step.options["weights"], device)
+        quantize(model, step.options["weights"], device)
     model.generation_config.eos_token_id = None  # random weights must not end early
     ids = _batch(model, step.batch, SMALL_LENGTH if small else step.length, device)["input_ids"]
     options = {"cache_implementation": "static"} if step.options.get("cache") == "static" else {}
@@ -168,9 +168,9 @@ def _fuse_loss(model_type: str) -> None:
     MODEL_TYPE_TO_APPLY_LIGER_FN[model_type](rope=False, swiglu=False, rms_norm=False, cross_entropy=False, fused_linear_cross_entropy=True)  # fmt: skip
 
 
-def _quantize(model: nn.Module, weights: str, device: torch.device) -> None:
-    """Replaces the linear layers by those of bitsandbytes, but for the output layer: nf4 with double quantization, or int8 without the
-    decomposition of outliers."""
+def quantize(model: nn.Module, weights: str, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Replaces the linear layers by those of bitsandbytes, except for the output layer: nf4 with double quantization, or int8 without
+    the decomposition of outliers. dtype: what nf4 is dequantized to for the matmul, fp16 on a GPU without bf16."""
     import bitsandbytes as bnb
 
     for name, module in list(model.named_modules()):
@@ -178,7 +178,7 @@ def _quantize(model: nn.Module, weights: str, device: torch.device) -> None:
             continue
         sizes = {"input_features": module.in_features, "output_features": module.out_features, "bias": module.bias is not None}
         if weights == "nf4":
-            new = bnb.nn.Linear4bit(**sizes, compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True, device="meta")
+            new = bnb.nn.Linear4bit(**sizes, compute_dtype=dtype, quant_type="nf4", compress_statistics=True, device="meta")
             new.weight = bnb.nn.Params4bit(module.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True)
         else:
             # bitsandbytes 0.50 makes 8 bits of what comes from the CPU alone.

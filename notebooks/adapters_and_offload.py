@@ -4,6 +4,7 @@
 #   colab:
 #     gpuType: T4
 #   needs: [peft, bitsandbytes, gguf]
+#   runs_on: gpu
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

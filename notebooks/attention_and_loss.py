@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [peft]
+#   runs_on: cpu, it traces the tensors of a GPU's step and compares only losses and gradients, which need no speed
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: cpu, host memory and disk are the question
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [peft, bitsandbytes, torchao]
+#   runs_on: cpu, its question is about CPUs
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: "records, what `make gpu` measured on an H200"
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,5 +1,9 @@
 # ---
 # jupyter:
+#   accelerator: GPU
+#   colab:
+#     gpuType: T4
+#   runs_on: gpu
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [peft]
+#   runs_on: cpu, several processes on one machine stand for several machines
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

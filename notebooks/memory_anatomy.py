@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: counts
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

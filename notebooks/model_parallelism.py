@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: cpu, two processes send the bytes that two GPUs would send
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -3,6 +3,7 @@
 #   accelerator: GPU
 #   colab:
 #     gpuType: T4
+#   runs_on: gpu
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -294,7 +295,7 @@ traced = show("ladder", bert, bert_runs)
 if llama_runs:
     show("ladder-llama", llama, llama_runs)
 
-# %% tags=["measures"] alt="Bars of the speed of each method against fp32."
+# %% tags=["measures"] alt="Bars of the speed of each method against fp32." chart={"table": "ladder", "x": "method", "y": "speed"}
 speeds = {name: {setup.label: fastest(runs["fp32"]) / fastest(runs[name])
                  for setup, runs in ((bert, bert_runs), (llama, llama_runs)) if name in runs} for name in bert_runs}
 plots.bars(speeds, "speed of an optimizer step against fp32, x", baseline=1)

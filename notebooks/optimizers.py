@@ -4,6 +4,7 @@
 #   colab:
 #     gpuType: T4
 #   needs: [bitsandbytes, torchao, peft, galore-torch, apollo-torch, schedulefree, lomo-optim]
+#   runs_on: gpu
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

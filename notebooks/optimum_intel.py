@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [optimum, optimum-intel, openvino, nncf, gguf]
+#   runs_on: cpu, its question is about CPUs
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: counts
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -54,7 +55,7 @@ prepare(PINS)
 import logging
 import warnings
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a trace and arithmetic: no GPU is asked
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it counts: no step runs, so a GPU of this machine stays free for others
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 

@@ -1,5 +1,6 @@
 # ---
 # jupyter:
+#   runs_on: "records, what `make gpu` measured on an H100 and an H200"
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:
@@ -47,7 +48,7 @@ import logging
 import statistics
 import warnings
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a trace and arithmetic: no GPU is asked
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it counts: no step runs, so a GPU of this machine stays free for others
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 

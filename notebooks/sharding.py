@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [deepspeed, ninja]
+#   runs_on: gpus
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -3,6 +3,7 @@
 #   accelerator: GPU
 #   colab:
 #     gpuType: T4
+#   runs_on: gpu
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   needs: [jax, jaxlib, torchax, optax]
+#   runs_on: cpu, eight simulated devices run the programs of a TPU
 #   jupytext:
 #     formats: ipynb,py:percent
 #     text_representation:

@@ -50,6 +50,7 @@ NOT_TESTED = {
     "contribute/profile.sh": "traces for minutes; tests/dryrun/test_profiles.py compares what it makes",
     "contribute/record.sh": "records measurements: minutes to hours",
     "contribute/record_here.sh": "installs packages and records measurements",
+    "contribute/session.sh": "measures a GPU; test_gpu_session.py runs what it starts",
     "contribute/two_commands.sh": "serves the site, and starts these very tests",
     "contribute/verify.sh": "runs a notebook; test_compare.py tries what it prints",
     "cpu_inference/ask.sh": "asks a server that serves a model of the Hub",

@@ -10,10 +10,13 @@ import pytest
 import yaml
 from mkdocs.config import load_config
 
+from evidence import notebooks, runs
+
 ROOT = Path(__file__).parent.parent
 # GitHub reads expressions without regard to case. The job's own token is a secret too.
 SECRET = re.compile(r"\bsecrets\b|\bgithub\s*\.\s*token\b", re.IGNORECASE)
 
+TAGS = ".github/workflows/release.yml: job tag"  # pushes one tag, and does nothing else
 ISSUE_CONFIG = ".github/ISSUE_TEMPLATE/config.yml"
 FILES_BY_SCHEMA = {
     "vendor.github-workflows": ".github/workflows/*.y*ml",
@@ -86,15 +89,72 @@ def test_no_checkout_leaves_its_token_behind():
         [
             f"{place}: the checkout keeps its token on disk. Write `persist-credentials: false`"
             for place, step in checkouts
-            if step.get("with", {}).get("persist-credentials") is not False
+            if step.get("with", {}).get("persist-credentials") is not False and place != TAGS
         ]
     )
 
 
-def test_only_the_deployment_to_pages_may_write():
+def test_only_the_deployment_to_pages_and_the_release_may_write():
     deployment = ".github/workflows/publish.yml: job deploy"
     writes = {place: job["permissions"] for place, job in jobs() if "write" in str(job.get("permissions", ""))}
-    assert writes == {deployment: {"pages": "write", "id-token": "write"}}
+    assert writes == {deployment: {"pages": "write", "id-token": "write"}, TAGS: {"contents": "write"}}
+
+
+def test_the_release_runs_nothing_of_the_project_beside_its_token():
+    (job,) = [job for place, job in jobs() if place == TAGS]
+    assert job["if"] == "github.ref == 'refs/heads/main'"
+    script = "".join(step.get("run", "") for step in job["steps"])
+    assert not re.search(r"\b(make|python3?|pip|npm|bash|sh) ", script) and [step["uses"].split("@")[0] for step in job["steps"] if "uses" in step] == ["actions/checkout"]
+
+
+@pytest.fixture
+def released(tmp_path):
+    """Runs what makes the tag in a repository with a pyproject.toml and a CHANGELOG; returns (what it said, the tags that came)."""
+    (job,) = [job for place, job in jobs() if place == TAGS]
+
+    def run(pyproject, changes):
+        work, origin = tmp_path / "work", tmp_path / "origin"
+        for command in (["init", "-q", "--bare", origin], ["init", "-q", work]):
+            subprocess.run(["git", *command], check=True)
+        (work / "pyproject.toml").write_text(pyproject)
+        (work / "CHANGELOG.md").write_text(changes)
+        for command in (["remote", "add", "origin", origin], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "a"]):
+            subprocess.run(["git", *command], cwd=work, check=True)
+        done = subprocess.run(["bash", "-e", "-c", job["steps"][-1]["run"]], cwd=work, capture_output=True, text=True)
+        tags = subprocess.run(["git", "tag"], cwd=origin, capture_output=True, text=True, check=True).stdout.split()
+        return done.stderr, tags
+
+    return run
+
+
+VERSION = '[project]\nname = "a"\nversion = "1.2.0"\n'
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "changes", "said"),
+    [
+        (VERSION + "[tool.evidence]\nplaceholder = true\n", "## 1.2.0 (today)\n", "the address is a placeholder"),
+        (VERSION, "## 1.1.0 (yesterday)\n", 'there is no section "## 1.2.0"'),
+    ],
+)
+def test_nothing_is_released_that_nobody_could_install_or_that_says_no_change(released, pyproject, changes, said):
+    message, tags = released(pyproject, changes)
+    assert said in message and tags == []
+
+
+def test_a_release_is_the_tag_that_install_cells_name(released):
+    assert released(VERSION, "# Changes\n\n## 1.2.0 (today)\n")[1] == ["v1.2.0"]
+    assert "@v{version}" in notebooks.INSTALL
+
+
+def test_the_site_is_published_from_the_commit_of_a_push_that_passed():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text())
+    check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+    (trigger,) = workflow[True].items()  # YAML reads `on` as true
+    assert trigger == ("workflow_run", {"workflows": [check["name"]], "types": ["completed"], "branches": ["main"]})
+    build = workflow["jobs"]["build"]
+    assert build["if"] == "github.event.workflow_run.conclusion == 'success' && github.event.workflow_run.event == 'push'"
+    assert build["steps"][0]["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}"
 
 
 def test_a_job_on_our_own_machine_waits_in_the_protected_environment():
@@ -134,17 +194,45 @@ def test_only_a_run_that_reports_its_outcome_goes_on_after_a_failed_step():
         assert all(f"steps.{step}.outcome" in last for step in going_on), f"{place}: nothing asks how {going_on} ended"
 
 
-def test_a_run_on_a_gpu_is_green_only_where_all_that_it_did_held(tmp_path):
+def gpu_steps_of():
+    """{name of a step: the step} of the run on a GPU."""
     steps = yaml.safe_load((ROOT / ".github/workflows/notebooks-gpu.yml").read_text())["jobs"]["notebooks"]["steps"]
-    last, outcomes = steps[-1], dict.fromkeys(steps[-1]["env"], "success")
+    return {step.get("name", step.get("uses")): step for step in steps}
+
+
+def test_a_run_on_a_gpu_is_green_only_where_all_that_it_did_held():
+    last = list(gpu_steps_of().values())[-1]
+    outcomes = dict.fromkeys(last["env"], "success")
     for failed in (None, *outcomes):
         environment = os.environ | outcomes | ({failed: "failure"} if failed else {})
         done = subprocess.run(["bash", "-e", "-c", last["run"]], env=environment, capture_output=True)
         assert (done.returncode == 0) == (failed is None), failed
-    driver = next(step["run"] for step in steps if "torch.cuda.is_available" in step.get("run", ""))
-    (tmp_path / "torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
-    done = subprocess.run(["bash", "-e", "-c", driver], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
-    assert done.returncode and "torch sees no GPU" in done.stderr
+
+
+def test_a_run_without_a_gpu_ends_before_it_measures(tmp_path):
+    (tmp_path / "torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n    device_count = staticmethod(lambda: 0)\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHON": sys.executable}
+    for step, said in (("Ask for the GPU", "torch sees no GPU"), ("Run the notebooks as tests", "torch sees no GPU, so no notebook uses one here")):
+        done = subprocess.run(["bash", "-e", "-c", gpu_steps_of()[step]["run"]], env=environment, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode and said in done.stderr
+
+
+def test_a_run_on_a_gpu_measures_what_uses_one_in_one_locked_environment():
+    workflow, steps = yaml.safe_load((ROOT / ".github/workflows/notebooks-gpu.yml").read_text()), gpu_steps_of()
+    made = steps["Make the environment"]["run"]
+    assert "--system-site-packages" in made and "--no-deps --require-hashes -r requirements/test.txt" in made and "pip freeze" in made
+    for step in ("Ask for the GPU", "Run the notebooks as tests", "Run the recipes as tests", "Make the records", "Check what came out"):
+        assert '"$PYTHON" -' in steps[step]["run"], step
+    assert "make gpu" in steps["Measure the steps of gpu_steps"]["run"]
+    assert {"requirements/**", "pyproject.toml", "gpu_steps/**"} <= set(workflow[True]["pull_request"]["paths"]) and workflow[True]["schedule"]
+    handed_back = steps["Hand back what was executed, and its records"]["with"]["path"].split()
+    assert {"out/gpu_steps/", "out/pip-freeze.txt", "results/"} <= set(handed_back)
+
+
+def test_no_test_of_a_cell_ends_before_nbval_and_record_would_end_it():
+    limit = int(yaml.safe_load((ROOT / ".github/workflows/notebooks-gpu.yml").read_text())["env"]["PYTEST_TIMEOUT"])
+    cells = {int(found) for found in re.findall(r"--nbval-cell-timeout=(\d+)", (ROOT / "Makefile").read_text() + str(gpu_steps_of()))}
+    assert cells == {runs.TIMEOUT} and limit > runs.TIMEOUT
 
 
 def test_what_is_published_is_the_folder_that_the_build_fills():

@@ -186,7 +186,9 @@ def machines(found):
         kept.setdefault(record.machine, []).append(record)
     newest = {name: max(kept[name], key=lambda record: record.date) for name in sorted(kept)}
     order = sorted(newest, key=lambda name: (has_gpu(newest[name]), len(kept[name]), newest[name].date), reverse=True)
-    return {name: newest[name].data["machine"]["label"] for name in order}
+    labels = {name: newest[name].data["machine"]["label"] for name in order}
+    # Two kinds of one name: the later one has four digits behind it (records.name_apart), and shows them.
+    return {name: f"{label} ({name[-4:]})" if name[:-5] in labels and labels[name[:-5]] == label else label for name, label in labels.items()}
 
 
 def predicted_for(found):

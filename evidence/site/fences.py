@@ -201,12 +201,13 @@ def diagram_fence(source, context):
 @_fence
 def machines_fence(source, context):
     """```machines: every machine that a record comes from, in the order in which pages show them."""
-    newest = {}
+    newest, counts = {}, dict.fromkeys(context.machines, 0)
     for record in (record for found in context.records.values() for record in found if record.machine):
+        counts[record.machine] += sum("value" in claim for claim in record.data["claims"].values())
         if record.machine not in newest or record.date > newest[record.machine].date:
             newest[record.machine] = record
-    head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record"]
-    rows = [_machine(name, newest[name]) for name in context.machines]
+    head = ["Name", "Machine", "GPU memory, GiB", "CPU cores", "Memory, GiB", "Newest versions", "Newest record", "Figures measured"]
+    rows = [[*_machine(name, newest[name]), counts[name]] for name in context.machines]
     columns = _columns(head, rows)
     return html("rows.html", name="Machines", kind="machines", columns=columns, rows=_cells(rows), of=None, chart=None)
 

@@ -1,8 +1,9 @@
 """All that is tied to MkDocs, as one hook (mkdocs.yml: hooks): the address, the notebooks as pages, the records as files,
 the security policy, the pages as Markdown.
 
-A notebook page takes the same road as every other page: mkdocs-jupyter runs our template (theme/notebook), which emits
-Markdown, and MkDocs renders that. So a notebook looks, weighs and is checked like a guide.
+A notebook page takes the same road as every other page: nbconvert runs our template (theme/notebook), which emits Markdown, and
+MkDocs renders that. So a notebook looks, weighs and is checked like a guide. mkdocs-jupyter finds the .ipynb files and puts them beside
+their pages for download; its own conversion gives HTML with styles and scripts of its own, so it is not used.
 """
 
 import base64
@@ -18,7 +19,7 @@ from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page
 
 from evidence import recipes
-from evidence.notebooks import project
+from evidence.notebooks import pins, placeholder, project
 from evidence.records import RESULTS
 from evidence.site import addresses, assets, notebook_pages, planner, redirects, search_index
 from evidence.site.context import machines, predicted_for, stored
@@ -31,6 +32,10 @@ POLICY = (
 )
 BEHIND = 0.3  # the weight in the search of a notebook, which stands behind its guide
 RECIPE = 0.6  # and of one that readers come for
+NOT_YET = (
+    "*The public address of this repository is not set yet, so links to it lead nowhere, Colab cannot open a notebook, and an install "
+    "line needs a copy of the repository. Download a notebook, or run it from your copy.*"
+)
 
 serving = False
 begun = 0.0  # when the last build of this process began
@@ -63,12 +68,16 @@ def on_config(config):
     """The repository's address stands in pyproject.toml alone; the site's follows from it unless SITE_URL says otherwise."""
     repository = project()["urls"]["Repository"]
     owner, name = urlsplit(repository).path.strip("/").split("/")[:2]
-    config.repo_url, config.repo_name, config.edit_uri = repository, name, "edit/main/docs/"
+    config.repo_url, config.repo_name = repository, name
+    # Nothing opens or edits a file at an address that is not there yet.
+    known = not placeholder()
+    config.edit_uri = "edit/main/docs/" if known else ""
     # `mkdocs serve` has set its own already
     if os.environ.get("SITE_URL") or not config.site_url:
         config.site_url = addresses.of_site()
-    config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/"
+    config.extra["colab"] = f"https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks/" if known else ""
     config.extra["release"] = project()["version"]
+    config.extra["written_for"] = written_for()
     config.extra["machines"] = machines(stored(RESULTS)[0])
     config.extra["gpus"] = predicted_for(stored(RESULTS)[0])
     config.extra["machine_style"] = _style_of_choices(config.extra["machines"], "machine", "on") + _style_of_choices(
@@ -76,6 +85,13 @@ def on_config(config):
     )
     config.extra["twins"] = Twins(config.site_url or "")
     return config
+
+
+def written_for():
+    """The versions that the pages are about, as their head says them: "torch 2.13, transformers 5.23"."""
+    torch = re.search(r"^torch==([\d.]+)", Path("requirements/test.in").read_text(encoding="utf-8"), re.M)
+    versions = {"torch": torch[1]} | pins() if torch else pins()
+    return ", ".join(f"{name} {'.'.join(version.split('.')[:2])}" for name, version in versions.items() if name in ("torch", "transformers"))
 
 
 def _style_of_choices(names, choice, of):
@@ -101,8 +117,12 @@ def on_files(files, *, config):
 
 
 def on_page_markdown(markdown, *, page, config, files):
-    """Tells our Markdown extension which page it renders, so that it can make links."""
+    """Tells our Markdown extension which page it renders, so that it can make links. The list of notebooks says what they run on."""
     _tell_page(config, page.file.src_uri)
+    if page.file.src_uri == "notebooks.md":
+        markdown = notebook_pages.with_machines(markdown, stored(RESULTS)[0])
+    if page.file.src_uri in ("notebooks.md", "contribute.md") and not config.extra["colab"]:
+        markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{NOT_YET}", markdown, count=1, flags=re.M)
     return markdown
 
 
@@ -110,7 +130,7 @@ def on_pre_page(page, *, config, files):
     if not page.file.src_uri.endswith(".ipynb"):
         return page
     stem = page.file.src_uri.removesuffix(".ipynb")
-    page.edit_url = f"{config.repo_url}/edit/main/{stem}.py"
+    page.edit_url = f"{config.repo_url}/edit/main/{stem}.py" if config.edit_uri else None
     figures = []
 
     def figure(data, suffix):
@@ -125,7 +145,7 @@ def on_pre_page(page, *, config, files):
 
     def render(config, files):
         figures.clear()
-        text = notebook_pages.markdown(page.file.abs_src_path, figure)
+        text = notebook_pages.markdown(page.file.abs_src_path, figure, stored(RESULTS)[0].get(Path(stem).name, ()))
         text = recipes.with_pages(text)
         page.markdown = re.sub(r"^# .*$", rf"\g<0>\n\n{_ways_in(config, stem)}", text, count=1, flags=re.M)
         page.meta["search"] = {"boost": RECIPE if "/recipes/" in stem else BEHIND}
@@ -199,10 +219,10 @@ def _tell_page(config, source):
 
 def _ways_in(config, stem):
     """The line under a notebook's title. mkdocs-jupyter puts the notebook into the page's folder, MkDocs the script beside it."""
-    name = Path(stem).name
+    name, colab = Path(stem).name, config.extra["colab"]
+    opens = f"[Open in Colab]({colab}{stem.removeprefix('notebooks/')}.ipynb){{ .md-button .md-button--primary }} " if colab else ""
     return (
-        f"[Open in Colab]({config.extra['colab']}{stem.removeprefix('notebooks/')}.ipynb){{ .md-button .md-button--primary }} "
-        f'<a class="md-button" href="{name}.ipynb" download>Download the notebook</a> '
+        f'{opens}<a class="md-button" href="{name}.ipynb" download>Download the notebook</a> '
         f'<a class="md-button" href="../{name}.py" download>Download the script</a>'
     )
 

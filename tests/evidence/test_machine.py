@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from evidence import machine, schema
+from evidence.site import context
 
 CPUINFO = """\
 processor\t: 0
@@ -198,3 +199,11 @@ def test_the_software_is_what_is_installed(monkeypatch):
     assert ("cuda" in versions) == ("gpu" in machine.describe() and bool(torch.version.cuda))
     monkeypatch.setattr(machine, "PACKAGES", ("no-such-package",))
     assert list(machine.software()) == ["python"]
+
+
+def test_two_kinds_of_machine_of_one_name_are_told_apart_on_a_page():
+    def record(name):
+        return SimpleNamespace(machine=name, date="2026-01-01", data={"machine": {"label": "Test CPU 2 cores"}})
+
+    shown = context.machines({"one": [record("test-cpu-2core")], "two": [record("test-cpu-2core")], "three": [record("test-cpu-2core-89ab")]})
+    assert shown == {"test-cpu-2core": "Test CPU 2 cores", "test-cpu-2core-89ab": "Test CPU 2 cores (89ab)"}

@@ -73,14 +73,31 @@ def test_a_far_bound_is_named_in_the_notebook(repository):
     )
 
 
-def test_a_notebook_that_looks_for_a_gpu_asks_colab_for_one_and_no_other_does(problems_of):
-    gpu = "GPU = torch.cuda.is_available()"
-    ((place, said),) = problems_of("x = 1", gpu)
-    assert place == (2, 1) and "uses a GPU where there is one, and Colab would start it without. Fix: write `acc" in said
-    head = "# ---\n# jupyter:\n#   accelerator: GPU\n# ---\n\n"
+HEAD = "# ---\n# jupyter:\n#   runs_on: {}\n# ---\n\n"
+COLAB = "# ---\n# jupyter:\n#   accelerator: GPU\n#   runs_on: {}\n# ---\n\n"
+ASKS, HIDES = "GPU = torch.cuda.is_available()", 'os.environ["CUDA_VISIBLE_DEVICES"] = ""'
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "said"),
+    [
+        (COLAB.format("gpu"), ["|measures|" + ASKS], None),
+        (HEAD.format("gpu"), ["|measures|" + ASKS], "the head asks Colab for no GPU"),
+        (COLAB.format("gpu"), [ASKS], "no cell measures"),
+        (COLAB.format("gpu"), ["|measures|x = 1"], "no cell asks for a GPU"),
+        (HEAD.format("gpus"), ["|measures|" + ASKS], None),
+        (HEAD.format("counts"), [ASKS], "a cell asks for a GPU"),
+        (COLAB.format("counts"), ["x = 1"], "the head asks Colab for a GPU"),
+        (COLAB.format("gpu"), [HIDES, "|measures|" + ASKS], "it hides the GPU of its machine"),
+        (HEAD.format("counts"), [HIDES], None),
+        (HEAD.format("cpu, its question is about CPUs"), [HIDES], None),
+        (HEAD.format("cpu"), ["x = 1"], "needs a reason"),
+        (HEAD.format("counts, as always"), ["x = 1"], "needs no reason"),
+        (HEAD.format("gpuz"), ["x = 1"], "runs_on: there is no gpuz"),
+    ],
+)
+def test_a_notebook_does_what_its_head_says_it_runs_on(problems_of, head, cells, said):
+    problems_of(*cells)
     source = Path("notebooks/tiny.py").read_text()
     Path("notebooks/tiny.py").write_text(head + source)
-    assert notebook_lint.check("tiny") == []
-    Path("notebooks/tiny.py").write_text(head + source.replace(gpu, "y = 1"))
-    (problem,) = notebook_lint.check("tiny")
-    assert "the head asks Colab for an accelerator, and no cell looks for one" in str(problem)
+    assert [said in str(problem) for problem in notebook_lint.check("tiny")] == ([True] if said else [])

@@ -478,3 +478,9 @@ def test_model_init_draws_values_of_the_model_and_is_first_called_without_a_tria
 
     search = trainer(tmp_path, model_init).hyperparameter_search(hp_space=rate, n_trials=1)
     assert drawn[0] is None and set(drawn[1:]) == {search.hyperparameters["r"]}
+
+
+def test_sigopt_is_gone():
+    from transformers.trainer_utils import HPSearchBackend
+
+    assert {backend.value for backend in HPSearchBackend} == {"optuna", "ray", "wandb"}

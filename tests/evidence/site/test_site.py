@@ -25,7 +25,7 @@ import yaml
 from built import ROOT, site_pages
 from small_site import make_site
 
-from evidence import notebooks
+from evidence import notebooks, runs_on
 from evidence.schema import KINDS
 from evidence.site import hook
 
@@ -233,16 +233,39 @@ def test_search_finds_a_figure_in_its_sentence_but_not_what_its_popover_says(fol
 # Notebooks are pages like others
 
 
-def test_every_notebook_page_opens_in_colab_and_hands_out_its_files():
+def test_every_notebook_page_hands_out_its_files_and_opens_in_colab_where_the_repository_has_an_address():
     address = notebooks.project()["urls"]["Repository"].removeprefix("https://github.com/")
     for name, page in notebook_pages().items():
         links = {link.get_text(): link["href"] for link in page.select("article a.md-button")}
         colab = f"https://colab.research.google.com/github/{address}/blob/main/notebooks/{name}.ipynb"
-        assert links["Open in Colab"] == colab
+        assert links.get("Open in Colab") == (None if notebooks.placeholder() else colab)
+        assert bool(page.select("a[rel=edit]")) != bool(notebooks.placeholder())
         for title, suffix in (("Download the notebook", "ipynb"), ("Download the script", "py")):
             path, _ = target(f"notebooks/{name}/", links[title])
             assert path.name == f"{name}.{suffix}"
             assert path.read_bytes() == (ROOT / "notebooks" / path.name).read_bytes()
+
+
+def test_a_page_says_that_the_address_is_not_set_yet_where_it_is_not():
+    for name in ("notebooks/", "contribute/"):
+        said = "public address of this repository is not set" in built.parsed(name).select_one("article").get_text()
+        assert said == bool(notebooks.placeholder()), name
+
+
+def test_training_on_one_gpu_shows_the_gpu_first():
+    answer = built.parsed("notebooks/one_gpu/").select_one("article .nb-answer")
+    assert "H100" in answer.select_one("svg").find_next(string=re.compile("H100|Xeon")), "another machine stands under the first picture"
+
+
+def test_the_list_says_what_every_notebook_runs_on_and_where_its_figures_come_from():
+    rows = {}
+    for row in built.parsed("notebooks/").select("article tr"):
+        if (link := row.select_one("a")) and "recipes" not in link["href"]:
+            rows[link["href"].strip("/").split("/")[-1]] = [cell.get_text() for cell in row.select("td")]
+    assert rows.keys() == set(notebooks.names())
+    assert rows["one_gpu"][2] == runs_on.SENTENCES["gpu"] and "H100" in rows["one_gpu"][3]
+    assert rows["cpu_training"][2].startswith("a CPU: ") and "Xeon" in rows["cpu_training"][3]
+    assert rows["how_it_works"][3] == "none: the same everywhere"
 
 
 def test_a_notebook_page_reads_like_a_guide_without_prompts_in_the_margin():
@@ -258,7 +281,9 @@ def test_a_notebook_page_answers_its_question_before_it_tells_how():
         assert answer and not answer.find_previous(class_="nb-output"), name
         assert "?" in answer.find_previous("p").get_text(), f"{name}: no question"
         assert len(answer.select("li")) >= 3, name
-        assert answer.select_one("img")["alt"], name
+        picture = answer.select_one("img, svg")
+        assert picture.get("alt") or picture.get("aria-label"), name
+        assert re.search(r"Run of this page: |nothing on this page depends on the machine", answer.get_text()), f"{name}: no machine"
         whole = answer.select_one("a")["href"]
         assert page.select_one(f"article h2{whole}").get_text().startswith("What came out"), name
 
