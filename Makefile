@@ -97,7 +97,7 @@ audit: $(TEST) $(PYODIDE) browser $(LIGHTHOUSE) ## every page in a browser: weig
 
 # One at a time: they measure.
 notebooks: $(RUNNER_READY) ## run every notebook as a test (nbval): its bounds, at the size of this machine (hours)
-	@$(RUNNER) -m pytest -v -ra --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks --ignore=notebooks/recipes)
+	@$(RUNNER) -m pytest -v -ra -o timeout=3660 --nbval-lax --nbval-kernel-name=python3 --nbval-cell-timeout=3600 $(or $(NOTEBOOKS:%=notebooks/%.ipynb),notebooks --ignore=notebooks/recipes)
 
 record: $(RUNNER_READY) ## execute notebooks (NOTEBOOKS="a b", default all); write .ipynb and records
 	@$(RUNNER) -m evidence record $(NOTEBOOKS)
@@ -139,9 +139,9 @@ install: $(TEST) $(OWN) $(PYODIDE) $(JS_TOOLS) ## install everything into .venv
 
 lock: $(SITE) ## resolve requirements/*.in into requirements/*.txt, with hashes
 	$(BIN)/python -m pip install -q uv
-	$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
+	$(BIN)/uv pip compile -q $(if $(UPGRADE),--upgrade) --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/site.in -o requirements/site.txt
 	@for name in test optimum-onnx optimum-intel tensorflow tpu; do \
-	  $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
+	  $(BIN)/uv pip compile -q $(if $(UPGRADE),--upgrade) --universal --generate-hashes --python-version 3.11 --no-header --no-annotate requirements/$$name.in -o requirements/$$name.txt \
 	    --override requirements/left-out.txt $(foreach package,$(NOT_LOCKED),--no-emit-package $(package)) || exit 1; done
 
 clean: ## remove .venv and site/
