@@ -130,7 +130,7 @@ fit: $(TEST) ## fit the predicted seconds to the published measurements, into dr
 	@$(BIN)/python -m fitting
 
 profiles: $(TEST) ## trace models once for all sizes, into dryrun/data/profiles (MODELS="gpt2 llama", default all; some minutes each)
-	@$(BIN)/python -m dryrun.profile_trace $(MODELS)
+	@$(BIN)/python -m dryrun.tracing.profile_trace $(MODELS)
 
 addresses: $(SITE) ## add new pages and sections to addresses.txt, the list of what stays
 	@$(BIN)/python -m evidence addresses

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, overload
 if Path(sys.argv[0] if sys.argv else "").stem == "dryrun" or ("-m", "dryrun") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False):
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while the command imports ends it without a traceback
 
-from .config_file import named, needs_tracing
-from .job import Cluster, Generation, Job, Model, gpu, model
+from .answer.job import Cluster, Generation, Job, Model, gpu, model
+from .models.config_file import named, needs_tracing
 
 if TYPE_CHECKING:
-    from .answer import Answer
-    from .inference import Served
-    from .memory_trace import Trace
-    from .own_run import Comparison
-    from .planner import Option
+    from .answer.answer import Answer
+    from .answer.inference import Served
+    from .answer.own_run import Comparison
+    from .answer.planner import Option
+    from .step.memory_trace import Trace
 
 __all__ = ["Cluster", "Generation", "Job", "Model", "compare", "gpu", "model", "plan", "predict", "trace"]
 
@@ -52,10 +52,10 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
     _check(job, cluster, (Job, Generation))
     with named(job.model.name):
         if isinstance(job, Generation):
-            from .inference import serve
+            from .answer.inference import serve
 
             return serve(job, cluster)
-        from .answer import of_job
+        from .answer.answer import of_job
 
         return of_job(job, cluster, strategy)
 
@@ -67,7 +67,7 @@ def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
     """
     _check(job, cluster, (Job,))
-    from .planner import of_job
+    from .answer.planner import of_job
 
     with named(job.model.name):
         return of_job(job, cluster, only)
@@ -80,7 +80,7 @@ def trace(job: Job) -> Trace:
     """
     _check(job, None, (Job,))
     needs_tracing()
-    from .job_trace import trace_of
+    from .answer.job_trace import trace_of
 
     with named(job.model.name):
         return trace_of(job)
@@ -97,7 +97,7 @@ def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float 
     for name, value in (("seconds", seconds), ("gib", gib)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise ValueError(f"{name}={value!r}: give a number above 0")
-    from .own_run import compare as compared
+    from .answer.own_run import compare as compared
 
     with named(job.model.name):
         return compared(job, cluster, seconds, gib)

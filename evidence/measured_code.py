@@ -80,7 +80,7 @@ def what_runs(source):
     """The code of a cell as Python reads it, without comments and blank lines. Another language behind %% is taken as it is."""
     head = WRITES_PROGRAM.match(source)
     if head and head[1].endswith(".py"):
-        return head[0] + without_comments(source[head.end() :])
+        return head[0] + without_rooms(without_comments(source[head.end() :]))
     return source if source.startswith("%%") else without_comments(plain(source))
 
 
@@ -101,6 +101,11 @@ def _imports_ours(node):
     if isinstance(node, ast.ImportFrom):
         return not node.level and node.module.split(".")[0] in OURS
     return isinstance(node, ast.Import) and all(alias.name.split(".")[0] in OURS for alias in node.names)
+
+
+def without_rooms(program):
+    """A program without the folders between a package of ours and a module in it: a module that moves from one to another runs as before."""
+    return re.sub(rf"^(\s*from (?:{'|'.join(OURS)}))\.(?:\w+\.)+(\w+ import )", r"\1.\2", program, flags=re.M)
 
 
 def plain(source):

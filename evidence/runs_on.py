@@ -19,7 +19,7 @@ SENTENCES = {
     "records": "no particular machine: it reads {why}",
 }
 ON_A_GPU = ("gpu", "gpus")
-REACHES_A_GPU = re.compile(r"torch\.cuda\.(is_available|device_count)\(\)|from dryrun import bench")
+REACHES_A_GPU = re.compile(r"torch\.cuda\.(is_available|device_count)\(\)|from dryrun.answer import bench")
 HIDES_ALL = re.compile(r"""environ\["CUDA_VISIBLE_DEVICES"\] = "\"""")
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dryrun import decoding, roofline
-from dryrun.runs import PARTS, Facts, klass, parts, run_of, waits
+from dryrun.cost import decoding, roofline
+from dryrun.cost.runs import PARTS, Facts, klass, parts, run_of, waits
 
 
 class Runs:

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 from scipy.optimize import least_squares
 
-from dryrun import timing
+from dryrun.cost import timing
 
 from . import published
 from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictable, source_of, unseen

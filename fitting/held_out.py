@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dryrun import timing
-from dryrun.roofline import processor
-from dryrun.setting import klass_of
-from dryrun.traces import traced
+from dryrun.cost import timing
+from dryrun.cost.roofline import processor
+from dryrun.cost.setting import klass_of
+from dryrun.cost.traces import traced
 
 from .columns import Runs
 from .rows import run_of

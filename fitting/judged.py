@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dryrun import timing
+from dryrun.cost import timing
 
 from .held_out import family_of, fold_of, of_group, pairs_of, predictable, source_of
 

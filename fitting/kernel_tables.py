@@ -12,7 +12,7 @@ import json
 import statistics
 from pathlib import Path
 
-from dryrun.hardware import ACCELERATORS
+from dryrun.tables.hardware import ACCELERATORS
 
 FOLDER = Path(__file__).with_name("data") / "kernels"
 REDUCED = Path(__file__).parents[1] / "dryrun" / "data" / "kernels.json"

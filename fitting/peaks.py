@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dryrun import device_memory
-from dryrun.hardware import GiB, accelerator
-from dryrun.reserved import Peak
-from dryrun.traces import traced
+from dryrun.cost import device_memory
+from dryrun.cost.reserved import Peak
+from dryrun.cost.traces import traced
+from dryrun.tables.hardware import GiB, accelerator
 
 from . import contexts
 from .rows import run_of

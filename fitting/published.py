@@ -21,7 +21,7 @@ import math
 import re
 from pathlib import Path
 
-from dryrun import hardware
+from dryrun.tables import hardware
 
 DEFAULT = Path(__file__).with_name("data") / "published.json"
 KINDS = ("train", "forward", "decode", "generate", "memory")

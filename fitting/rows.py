@@ -5,11 +5,11 @@ An unknown model or GPU is a ValueError of one line, so that the other rows go o
 
 import json
 
-from dryrun.decoding import UNEXPLAINED
-from dryrun.formats import WEIGHT_BYTES
-from dryrun.roofline import BEFORE_AMPERE, processor
-from dryrun.setting import Setting
-from dryrun.workload import Workload
+from dryrun.cost.decoding import UNEXPLAINED
+from dryrun.cost.roofline import BEFORE_AMPERE, processor
+from dryrun.cost.setting import Setting
+from dryrun.step.workload import Workload
+from dryrun.tables.formats import WEIGHT_BYTES
 
 # Frameworks that run PyTorch's operators one by one. All others have fused kernels, launched from C++ or CUDA graphs.
 EAGER_FRAMEWORKS = (

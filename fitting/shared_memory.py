@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from dryrun import shared_memory
-from dryrun.hardware import GB, accelerator
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.cost import shared_memory
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
+from dryrun.tables.hardware import GB, accelerator
 
 ROWS = Path(__file__).with_name("data") / "shared_memory.json"
 SHARES = [share / 100 for share in range(50, 101)]  # of the bandwidth, that are tried

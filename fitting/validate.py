@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from dryrun import timing
+from dryrun.cost import timing
 
 from . import published
 from .held_out import groups_of, of_group, pairs_of, predictable, prediction_errors

@@ -8,11 +8,11 @@ import itertools
 import json
 from dataclasses import dataclass
 
-from dryrun import timing
-from dryrun.device_memory import states
-from dryrun.planner import plan
-from dryrun.runs import LAUNCH_BOUND
-from dryrun.traces import traced
+from dryrun.answer.planner import plan
+from dryrun.cost import timing
+from dryrun.cost.device_memory import states
+from dryrun.cost.runs import LAUNCH_BOUND
+from dryrun.cost.traces import traced
 
 from . import judged, published
 from .held_out import of_group

@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 
-from dryrun import decoding, kernel_tables, roofline, runs, timing
-from dryrun.hardware import table
+from dryrun.cost import decoding, kernel_tables, roofline, runs, timing
+from dryrun.tables.hardware import table
 
 from . import fit, published
 from .held_out import OTHERS, groups_of, predictable, source_of, unseen

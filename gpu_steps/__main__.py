@@ -44,7 +44,7 @@ def this_gpu() -> str | None:
     """The name in `dryrun gpus` of this machine's first GPU, or None."""
     import torch
 
-    from dryrun.bench import key_of
+    from dryrun.answer.bench import key_of
 
     if not torch.cuda.is_available():
         return None

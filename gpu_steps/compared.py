@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dryrun.hardware import accelerator
+from dryrun.tables.hardware import accelerator
 
 from . import predict, run
 from .steps import STEPS, Step, step

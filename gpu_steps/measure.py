@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from dryrun import Job, bench
-from dryrun.step_trace import config_of
+from dryrun import Job
+from dryrun.answer import bench
+from dryrun.tracing.step_trace import config_of
 
 from . import steps
 

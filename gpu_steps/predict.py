@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dryrun import Cluster, Generation, Job, timing
-from dryrun.answer import of_job
-from dryrun.hardware import accelerator
-from dryrun.inference import serve
-from dryrun.setting import Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Generation, Job
+from dryrun.answer.answer import of_job
+from dryrun.answer.inference import serve
+from dryrun.cost import timing
+from dryrun.cost.setting import Setting
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
+from dryrun.tables.hardware import accelerator
 
 from . import steps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dryrun.hardware import GiB
+from dryrun.tables.hardware import GiB
 
 from .compared import Row, rows_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import torch
 
-from dryrun.step_trace import config_of
+from dryrun.tracing.step_trace import config_of
 from evidence import offline_hub, recipes
 
 CHOSEN = {"write_fast": ("Qwen/Qwen3-4B", "qwen3-4b"), "finetune_chat_model": ("Qwen/Qwen3-8B", "qwen3-8b")}  # on a T4: repository, our name

@@ -77,7 +77,7 @@ from transformers import (
     Qwen3Config, logging,
 )
 
-from dryrun.depth import line_of, with_layers
+from dryrun.step.depth import line_of, with_layers
 from dryrun.tracing import (
     UNMASKED_SDPA, GiB, GpuOperators, Trace, Tracker, build_model, checkpoint_layers, create_state,
     end_part_in_mid_backward, fake,

@@ -68,7 +68,7 @@ from accelerate.commands.estimate import estimate_training_usage
 from accelerate.utils import calculate_maximum_sizes
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, LlamaConfig, OPTConfig
 
-from dryrun.hardware import LINKS
+from dryrun.tables.hardware import LINKS
 from dryrun.tracing import training_step
 from evidence import plots
 from evidence.claims import claim, start, table

@@ -65,7 +65,7 @@ from torch.cuda import _memory_viz
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, LlamaConfig, logging
 from transformers.debug_utils import DebugUnderflowOverflow
 
-from dryrun.hardware import GPUS
+from dryrun.tables.hardware import GPUS
 from dryrun.tracing import training_step
 from evidence.claims import claim, start, table
 from evidence.measure import interleaved, one_thread

@@ -58,9 +58,9 @@ import statistics
 
 import matplotlib.pyplot as plt
 
-from dryrun.hardware import accelerator
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.tables.hardware import accelerator
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, start, table
 from gpu_steps import compared, predict

@@ -66,14 +66,14 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import timing
+from dryrun.cost import timing
 from fitting import contexts, judged, published, without
-from dryrun.answer import answer, usable
-from dryrun.hardware import CAPACITY, ON_PAGES, accelerator
-from dryrun.timing import training_step
-from dryrun.roofline import half_precision, processor
-from dryrun.setting import FP32_ADAPTERS, Setting
-from dryrun.workload import Workload
+from dryrun.answer.answer import answer, usable
+from dryrun.tables.hardware import CAPACITY, ON_PAGES, accelerator
+from dryrun.cost.timing import training_step
+from dryrun.cost.roofline import half_precision, processor
+from dryrun.cost.setting import FP32_ADAPTERS, Setting
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 
@@ -277,7 +277,7 @@ for name, sentence, value, unit, least, most in (
 # constants had not seen.
 
 # %%
-from dryrun import shared_memory
+from dryrun.cost import shared_memory
 
 of_machines = []
 for name, known in shared_memory.fitted().items():

@@ -59,15 +59,17 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import Cluster, Generation, hardware, timing
-from dryrun.answer import answer, usable
-from dryrun.hardware import GiB, accelerator
-from dryrun.inference import serve
-from dryrun.roofline import processor
-from dryrun.setting import Setting
-from dryrun.timing import prediction
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Generation
+from dryrun.tables import hardware
+from dryrun.cost import timing
+from dryrun.answer.answer import answer, usable
+from dryrun.tables.hardware import GiB, accelerator
+from dryrun.answer.inference import serve
+from dryrun.cost.roofline import processor
+from dryrun.cost.setting import Setting
+from dryrun.cost.timing import prediction
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, start, table
 from fitting import judged, published
@@ -421,7 +423,7 @@ for name, sentence, value, unit, link in (
 # of accelerators, so nothing stands beside it.
 
 # %% tags=["measures"]
-from dryrun import bench
+from dryrun.answer import bench
 
 rates = {rate.name: rate for rate in bench.measure(seconds=3, disk=None)["rates"]}
 table("bench", "Micro-benchmark of this machine, all cores, the best repeat",

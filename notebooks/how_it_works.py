@@ -61,9 +61,9 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun.roofline import processor
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.cost.roofline import processor
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, start, table
 

@@ -79,7 +79,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from transformers.trainer_utils import default_compute_objective
 
-from dryrun.hardware import GPUS
+from dryrun.tables.hardware import GPUS
 from evidence.claims import claim, start, table
 from evidence.plots import BLUE, GRAY, ORANGE, bars, set_up
 

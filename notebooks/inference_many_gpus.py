@@ -73,17 +73,18 @@ from transformers.distributed import DistributedConfig
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
 # %%
-from dryrun import hardware, timing
+from dryrun.tables import hardware
+from dryrun.cost import timing
 from fitting import published
-from dryrun.answer import usable
-from dryrun.collectives import RankTracker
+from dryrun.answer.answer import usable
+from dryrun.tracing.collectives import RankTracker
 from fitting.held_out import of_group
-from dryrun.formats import WEIGHT_BYTES
-from dryrun.setting import Setting
+from dryrun.tables.formats import WEIGHT_BYTES
+from dryrun.cost.setting import Setting
 from fitting.rows import run_of
 from dryrun.tracing import GiB, fake
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 

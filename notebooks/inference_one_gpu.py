@@ -66,10 +66,10 @@ from transformers import (DeepseekV2Config, DeepseekV3Config, FalconMambaConfig,
                           GemmaConfig, GptOssConfig, LlamaConfig, MistralConfig, MixtralConfig, Qwen3_5MoeTextConfig,
                           Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig)
 
-from dryrun import hardware
-from dryrun.answer import usable
+from dryrun.tables import hardware
+from dryrun.answer.answer import usable
 from dryrun.tracing import GiB, fake
-from dryrun.tracker import Tracker
+from dryrun.tracing.tracker import Tracker
 from evidence import plots
 from evidence.claims import claim, start, table
 
@@ -446,7 +446,7 @@ claim("sliding-prompt", "Bytes that the cache of Gemma-3-12B holds after a promp
 # logits of the last token only. A call of the model itself returns those of all tokens.
 
 # %%
-from dryrun.gpu_operators import GpuOperators
+from dryrun.tracing.gpu_operators import GpuOperators
 from dryrun.tracing import UNMASKED_SDPA
 
 

@@ -67,11 +67,11 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-from dryrun import models
+from dryrun.models import models
 from fitting import validate_plan
-from dryrun.hardware import GPUS, LINKS
-from dryrun.planner import STAGED, plan, seconds
-from dryrun.ranks import many_layers, rank_step
+from dryrun.tables.hardware import GPUS, LINKS
+from dryrun.answer.planner import STAGED, plan, seconds
+from dryrun.tracing.ranks import many_layers, rank_step
 from dryrun.tracing import GiB
 from evidence import plots
 from evidence.claims import claim, start, table
@@ -239,7 +239,7 @@ for name, sentence, value, unit, least, most in (
 # much?
 
 # %% tags=["measures"]
-from dryrun.ranks import many_layers
+from dryrun.tracing.ranks import many_layers
 
 claim("trace-seconds", "Time to trace rank 0 of 1,024 of the 70B Llama under FSDP2 on this machine, by way of 4 and 5 "
       "of its layers", trace("70b", "fsdp2", 1024, 1).seconds, "s", kind="measured", at_most=300)

@@ -61,15 +61,16 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import Cluster, Generation, device_memory, timing
-from dryrun.answer import answer, usable
-from dryrun.hardware import ON_PAGES, accelerator
-from dryrun.inference import serve
-from dryrun.roofline import half_precision
-from dryrun.timing import generation
-from dryrun.setting import FP32_ADAPTERS, Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Generation
+from dryrun.cost import device_memory, timing
+from dryrun.answer.answer import answer, usable
+from dryrun.tables.hardware import ON_PAGES, accelerator
+from dryrun.answer.inference import serve
+from dryrun.cost.roofline import half_precision
+from dryrun.cost.timing import generation
+from dryrun.cost.setting import FP32_ADAPTERS, Setting
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 

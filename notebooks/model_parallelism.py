@@ -75,8 +75,8 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun.planner import GPUS, LINKS
-from dryrun.ranks import rank_step
+from dryrun.answer.planner import GPUS, LINKS
+from dryrun.tracing.ranks import rank_step
 from dryrun.tracing import GiB, training_step
 from evidence import plots
 from evidence.claims import claim, start, table
@@ -110,7 +110,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from dryrun.collectives import RankTracker
+from dryrun.tracing.collectives import RankTracker
 
 disable_progress_bar()
 dist.init_process_group("gloo")

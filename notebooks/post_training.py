@@ -61,12 +61,12 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun.answer import answer, usable
-from dryrun.hardware import accelerator
-from dryrun.timing import generation
-from dryrun.setting import FP32_ADAPTERS, Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.answer.answer import answer, usable
+from dryrun.tables.hardware import accelerator
+from dryrun.cost.timing import generation
+from dryrun.cost.setting import FP32_ADAPTERS, Setting
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 from evidence import plots
 from evidence.claims import claim, predicted, start, table
 

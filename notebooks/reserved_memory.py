@@ -54,8 +54,9 @@ warnings.simplefilter("ignore")
 
 import matplotlib.pyplot as plt
 
-from dryrun import Cluster, Job, device_memory, timing
-from dryrun.answer import of_job
+from dryrun import Cluster, Job
+from dryrun.cost import device_memory, timing
+from dryrun.answer.answer import of_job
 from evidence import plots
 from evidence.claims import claim, start, table
 from gpu_steps import compared

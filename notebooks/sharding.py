@@ -79,8 +79,8 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, FalconConfig, LlamaConfig
 
-from dryrun.planner import LINKS
-from dryrun.ranks import many_layers
+from dryrun.answer.planner import LINKS
+from dryrun.tracing.ranks import many_layers
 from evidence import plots
 from evidence.claims import claim, start, table
 from evidence.launch import run_ranks
@@ -576,7 +576,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from transformers import LlamaForCausalLM
 from two_ranks import device, end, replicated, sharded
 
-from dryrun.collectives import RankTracker
+from dryrun.tracing.collectives import RankTracker
 
 ids = torch.zeros(1, 128, dtype=torch.long, device=device)
 WAYS = {"DDP": replicated, "DDP, ZeroRedundancyOptimizer": replicated,

@@ -93,8 +93,8 @@ from jax.sharding import PartitionSpec as P
 from torchax.interop import call_jax, jax_view, torch_view
 from transformers import AttentionInterface, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, StaticCache
 
-from dryrun.hardware import accelerator
-from dryrun.ranks import many_layers
+from dryrun.tables.hardware import accelerator
+from dryrun.tracing.ranks import many_layers
 from evidence import plots
 from evidence.claims import claim, start, table
 

@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dryrun import profiles, step_trace
-from dryrun.traces import of_peft
+from dryrun.cost.traces import of_peft
+from dryrun.step import profiles
+from dryrun.tracing import step_trace
 
 ROOT = Path(__file__).parents[1]
 SIZES = [(1, 777), (1, 8192), (2, 64), (4, 2048)]  # between and beyond those of profile_trace

@@ -29,7 +29,7 @@ def answering(files):
         ("tests/javascript/sort.test.mjs", ["test_javascript.py"], ["pages/test_servers.py", "evidence/site/test_browser.py"]),
         ("snippets/servers/own.py", ["pages/test_servers.py", "test_snippets.py"], ["pages/test_optimizers.py", "test_programs_do_what_they_say.py"]),
         ("snippets/optimizers/adamw.py", ["pages/test_optimizers.py", "test_snippets.py", "test_programs_do_what_they_say.py"], ["pages/test_servers.py"]),
-        ("dryrun/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", f"{EXACT}[gpu_time]", "pages/test_dryrun.py"], ["pages/test_servers.py"]),
+        ("dryrun/tracing/tracker.py", ["dryrun/test_tracing.py", "dryrun/test_profiles.py", f"{EXACT}[gpu_time]", "pages/test_dryrun.py"], ["pages/test_servers.py"]),
         ("dryrun/data/kernels.json", ["dryrun/test_kernels.py", f"{EXACT}[gpu_time]"], ["pages/test_servers.py"]),
         ("evidence/site/record_blocks.py", ["evidence/site/test_record_blocks.py", "evidence/site/test_site.py"], ["dryrun/test_timing.py"]),
         ("notebooks/one_gpu.py", [f"{EXACT}[one_gpu]", "pages/test_one_gpu.py"], ["dryrun/test_timing.py", f"{EXACT}[gpu_time]"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import web
+from dryrun.door import web
 from evidence.site import node
 
 ROOT = Path(__file__).resolve().parent.parent

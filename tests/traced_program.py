@@ -17,10 +17,11 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.distributed.utils import initialize_distributed_mesh
 
-from dryrun import depth, tracing
-from dryrun.collectives import RankTracker
-from dryrun.gpu_operators import GpuOperators
-from dryrun.ranks import RankTrace
+from dryrun.step import depth
+from dryrun.tracing import tracing
+from dryrun.tracing.collectives import RankTracker
+from dryrun.tracing.gpu_operators import GpuOperators
+from dryrun.tracing.ranks import RankTrace
 
 LOOP = "# --8<-- [start:train]"
 RANK = 1  # rank 0 prints losses, which fake tensors do not have; its shards are no larger

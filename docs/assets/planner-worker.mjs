@@ -34,7 +34,7 @@ self.fetch = async (what, options) => {
   return new Response(unpacked, { headers: { "Content-Type": "application/wasm" } })
 }
 
-const CODE = "import json\nfrom dryrun import web\n" +
+const CODE = "import json\nfrom dryrun.door import web\n" +
   "lambda kind, asked: json.dumps(getattr(web, kind)(json.loads(asked)))"
 
 /** @returns {Promise<Ready>} */

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-from dryrun import hardware
+from dryrun.tables import hardware
 
 from ..problems import nearest
 from ..schema import format_number

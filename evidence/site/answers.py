@@ -12,9 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
-from dryrun import hardware, job, models, web
-from dryrun.inference import NO
-from dryrun.roofline import half_precision
+from dryrun.answer import job
+from dryrun.answer.inference import NO
+from dryrun.cost.roofline import half_precision
+from dryrun.door import web
+from dryrun.models import models
+from dryrun.tables import hardware
 
 from ..notebooks import project
 from . import addresses, planner

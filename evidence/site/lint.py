@@ -12,7 +12,7 @@ import re
 
 import yaml
 
-from dryrun import data_sheets, hardware
+from dryrun.tables import data_sheets, hardware
 
 from .. import cited, records
 from ..notebooks import line_of_cell

@@ -11,9 +11,12 @@ import zipfile
 from pathlib import Path
 
 import dryrun
-from dryrun import hardware, models, profiles, web
-from dryrun.formats import WEIGHT_BYTES
-from dryrun.inference import UNPREDICTED
+from dryrun.answer.inference import UNPREDICTED
+from dryrun.door import web
+from dryrun.models import models
+from dryrun.step import profiles
+from dryrun.tables import hardware
+from dryrun.tables.formats import WEIGHT_BYTES
 
 from . import node
 

@@ -7,7 +7,7 @@ import argparse
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from dryrun.hardware import GPUS, known
+from dryrun.tables.hardware import GPUS, known
 from dryrun.tracing import training_step
 
 

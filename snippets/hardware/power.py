@@ -5,7 +5,7 @@ python power.py rtx-4090 rtx-4090 --cpu 250
 
 import argparse
 
-from dryrun.hardware import accelerator
+from dryrun.tables.hardware import accelerator
 
 parser = argparse.ArgumentParser()
 parser.add_argument("gpus", nargs="+", help="one name for each GPU")

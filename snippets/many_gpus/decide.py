@@ -5,7 +5,7 @@ python decide.py
 
 from transformers import LlamaConfig
 
-from dryrun.planner import plan
+from dryrun.answer.planner import plan
 
 
 def show(title, options):

@@ -6,7 +6,7 @@ python trace_ranks.py
 # --8<-- [start:trace]
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun.ranks import rank_step
+from dryrun.tracing.ranks import rank_step
 
 # Or AutoConfig.from_pretrained("your/model"): the weights are not needed.
 config = LlamaConfig(

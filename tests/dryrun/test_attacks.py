@@ -10,9 +10,11 @@ import pytest
 from built import ROOT
 
 import dryrun
-from dryrun import Cluster, Generation, Job, config_file, timing, web
-from dryrun import __main__ as command
-from dryrun.setting import Setting
+from dryrun import Cluster, Generation, Job
+from dryrun.cost import timing
+from dryrun.cost.setting import Setting
+from dryrun.door import command, web
+from dryrun.models import config_file
 
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16,
          "num_key_value_heads": 4, "intermediate_size": 2816, "vocab_size": 32000, "max_position_embeddings": 4096}  # fmt: skip

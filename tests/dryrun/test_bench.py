@@ -6,13 +6,15 @@ import json
 import pytest
 import torch
 
-from dryrun import __main__ as command
-from dryrun import bench, bench_report, hardware, own_machine, roofline, timing
-from dryrun.kernels import Kernel
-from dryrun.roofline import processor
-from dryrun.setting import Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun.answer import bench, bench_report, own_machine
+from dryrun.cost import roofline, timing
+from dryrun.cost.roofline import processor
+from dryrun.cost.setting import Setting
+from dryrun.cost.traces import traced
+from dryrun.door import command
+from dryrun.step.kernels import Kernel
+from dryrun.step.workload import Workload
+from dryrun.tables import hardware
 
 GPU = "rtx-4090"
 

@@ -8,9 +8,11 @@ import transformers
 from transformers import configuration_utils
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING
 
-from dryrun import Cluster, Generation, caches, models, predict, step_trace
-from dryrun.inference import Served
-from dryrun.workload import Traced
+from dryrun import Cluster, Generation, predict
+from dryrun.answer.inference import Served
+from dryrun.models import models
+from dryrun.step.workload import Traced
+from dryrun.tracing import caches, step_trace
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "intermediate_size": 32, "max_position_embeddings": 4096}
 MIXTURE = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
@@ -106,7 +108,7 @@ def test_every_kind_of_layer_that_transformers_has_is_known_or_refused_with_its_
     if kind in caches.KNOWN:
         caches.check(kind)
     else:
-        assert kind in caches.REFUSED, f"{kind}: new in this transformers: read its cache and add it to dryrun/caches.py, or refuse it with a reason"
+        assert kind in caches.REFUSED, f"{kind}: new in this transformers: read its cache and add it to dryrun/tracing/caches.py, or refuse it with a reason"
 
 
 @pytest.mark.parametrize("kind", [*caches.REFUSED, "full_attentionn", "of_next_year"])

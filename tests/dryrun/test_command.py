@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM, LlamaConfig, logging
 
-from dryrun import __main__ as command
-from dryrun import config_file, tracing
+from dryrun.door import command
+from dryrun.models import config_file
+from dryrun.tracing import tracing
 
 ROOT = Path(tracing.__file__).parents[1]
 SMALL = dict(hidden_size=512, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=8, vocab_size=8000)

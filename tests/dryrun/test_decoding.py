@@ -6,13 +6,14 @@ import statistics
 
 import pytest
 
-from dryrun import Cluster, Generation, decoding, kernel_tables, roofline, timing
-from dryrun.formats import WEIGHT_BYTES
-from dryrun.inference import serve
-from dryrun.kernel_tables import Alone
-from dryrun.setting import Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Generation
+from dryrun.answer.inference import serve
+from dryrun.cost import decoding, kernel_tables, roofline, timing
+from dryrun.cost.kernel_tables import Alone
+from dryrun.cost.setting import Setting
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
+from dryrun.tables.formats import WEIGHT_BYTES
 from fitting import __main__ as command
 from fitting import held_out, judged, published
 from fitting import kernel_tables as reduced

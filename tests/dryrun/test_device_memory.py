@@ -4,9 +4,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dryrun import Cluster, Job, device_memory, optimizers, reserved, step_trace, storage_factors, timing
-from dryrun.answer import of_job
-from dryrun.workload import Workload
+from dryrun import Cluster, Job
+from dryrun.answer.answer import of_job
+from dryrun.cost import device_memory, reserved, storage_factors, timing
+from dryrun.step.workload import Workload
+from dryrun.tables import optimizers
+from dryrun.tracing import step_trace
 from fitting import peaks, published
 from gpu_steps import compared
 

@@ -11,9 +11,12 @@ import pytest
 from built import ROOT
 
 import dryrun
-from dryrun import Cluster, Generation, Job, answer, models, options, planner, timing
-from dryrun import __main__ as command
-from dryrun.answer import largest_batch
+from dryrun import Cluster, Generation, Job
+from dryrun.answer import answer, planner
+from dryrun.answer.answer import largest_batch
+from dryrun.cost import timing
+from dryrun.door import command, options
+from dryrun.models import models
 
 SHORT = ("--length", "256")
 SMALL = "qwen3-0.6b"
@@ -344,9 +347,9 @@ import sys
 sys.modules["torch"] = sys.modules["transformers"] = None  # as if they were not installed
 import importlib.util
 importlib.util.find_spec = lambda name, found=importlib.util.find_spec: None if name == "torch" else found(name)
-import dryrun.config_file
-dryrun.config_file.find_spec = importlib.util.find_spec
-from dryrun.__main__ import main
+import dryrun.models.config_file
+dryrun.models.config_file.find_spec = importlib.util.find_spec
+from dryrun.door.command import main
 assert main(["gpus", "h100"]) == main(["models", "qwen"]) == 0
 print(dryrun.Job("qwen3-8b").model.name, dryrun.gpu("h100").key)
 assert main(["train", "qwen3-8b", "--gpu", "l4", "--qlora"]) == 0  # it has a profile

@@ -7,10 +7,14 @@ import sys
 import pytest
 from same_trace import ROOT, SIZES, same, without_torch
 
-from dryrun import Cluster, Job, families, models, predict, profile_trace, profiles, step_trace, web
-from dryrun.families import OfNoFamily, member, member_of
-from dryrun.profiles import VARIANTS
-from dryrun.workload import Workload
+from dryrun import Cluster, Job, predict
+from dryrun.door import web
+from dryrun.models import families, models
+from dryrun.models.families import OfNoFamily, member, member_of
+from dryrun.step import profiles
+from dryrun.step.profiles import VARIANTS
+from dryrun.step.workload import Workload
+from dryrun.tracing import profile_trace, step_trace
 
 OWN = {
     "llama": "llama:layers=6,hidden=768,heads=12,kv_heads=4,ffn=2048,vocab=30011",
@@ -175,10 +179,10 @@ def test_without_torch_a_file_and_words_are_answered_and_another_model_says_what
     path = tmp_path / "config.json"
     path.write_text(families.of_words(OWN["llama"]))
     asked = [["train", str(path), "--gpu", "t4", "--lora", "32"], ["infer", OWN["phi3"], "--gpu", "t4"], ["plan", OWN["llama"], "--gpu", "l4", "--gpus", "4"]]
-    out = without_torch(f"from dryrun import web\nfor asked in {asked!r}: print('error' in web.ask(asked))")
+    out = without_torch(f"from dryrun.door import web\nfor asked in {asked!r}: print('error' in web.ask(asked))")
     assert out.split() == ["False"] * 3
     path.write_text(json.dumps(LLAMA | {"hidden_act": "gelu"}))
-    assert "torch is not installed" in without_torch(f"from dryrun import job\ntry: job.model({str(path)!r})\nexcept ModuleNotFoundError as error: print(error)")
+    assert "torch is not installed" in without_torch(f"from dryrun.answer import job\ntry: job.model({str(path)!r})\nexcept ModuleNotFoundError as error: print(error)")
 
 
 def test_a_pasted_configuration_is_said_in_words_or_why_it_is_not():

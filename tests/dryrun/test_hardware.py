@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
-from dryrun import data_sheets, hardware
+from dryrun.tables import data_sheets, hardware
 from fitting import published
 
 DATE = r"\d{4}(-\d\d){0,2}"

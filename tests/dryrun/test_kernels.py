@@ -18,13 +18,14 @@ from transformers import (
     Qwen3NextConfig,
 )
 
-from dryrun import adapters, roofline, step_trace, traces, tracing
-from dryrun.fusion import eager, fused
-from dryrun.gpu_operators import GpuOperators
-from dryrun.kernels import Kernel
-from dryrun.recorder import Recorder
-from dryrun.step_trace import run
-from dryrun.workload import Workload
+from dryrun.cost import roofline, traces
+from dryrun.step.fusion import eager, fused
+from dryrun.step.kernels import Kernel
+from dryrun.step.workload import Workload
+from dryrun.tracing import adapters, step_trace, tracing
+from dryrun.tracing.gpu_operators import GpuOperators
+from dryrun.tracing.recorder import Recorder
+from dryrun.tracing.step_trace import run
 
 SIZES = '{"name": "llama", "hidden": 256, "layers": %d, "heads": 8, "kv_heads": 2, "ffn": 512, "vocab": 1000}'
 TOKENS = 2 * 64

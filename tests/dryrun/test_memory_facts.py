@@ -6,14 +6,16 @@ import sys
 import pytest
 from same_trace import ROOT
 
-from dryrun import memory_facts, models, profile_trace, profiles
+from dryrun.models import models
+from dryrun.step import memory_facts, profiles
+from dryrun.tracing import profile_trace
 
 TODAY = ("gpt-oss-20b", "gpt-oss-120b", "gemma-3-27b", "gemma-4-31b", "gemma-4-26b-a4b", "qwen3.5-27b", "qwen3.6-35b-a3b", "glm-4.5", "glm-5",
          "minimax-m2.5", "kimi-k2", "nemotron-3-nano-30b", "deepseek-v4-flash", "llama-4-scout")  # fmt: skip
 
 
 def test_every_name_that_writes_text_has_a_profile_or_its_memory():
-    assert not [name for name in memory_facts.wanted() if name not in memory_facts.table()], "python -m dryrun.profile_trace --facts"
+    assert not [name for name in memory_facts.wanted() if name not in memory_facts.table()], "python -m dryrun.tracing.profile_trace --facts"
     assert not [name for name in memory_facts.table() if name not in models.configurations()]
 
 

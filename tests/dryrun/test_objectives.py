@@ -8,16 +8,17 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from transformers import Adafactor, LlamaConfig, LlamaForCausalLM
 
 import dryrun
-from dryrun import Cluster, Job, launch, tracing
-from dryrun import __main__ as command
-from dryrun.answer import answer
-from dryrun.device_memory import needed, tensors
-from dryrun.optimizers import OPTIMIZERS
-from dryrun.runs import newton_schulz
-from dryrun.setting import Setting
-from dryrun.timing import fitted
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Job
+from dryrun.answer.answer import answer
+from dryrun.cost.device_memory import needed, tensors
+from dryrun.cost.runs import newton_schulz
+from dryrun.cost.setting import Setting
+from dryrun.cost.timing import fitted
+from dryrun.cost.traces import traced
+from dryrun.door import command, launch
+from dryrun.step.workload import Workload
+from dryrun.tables.optimizers import OPTIMIZERS
+from dryrun.tracing import tracing
 
 pytestmark = pytest.mark.usefixtures("own_traces")
 SMALL = Job("qwen3-0.6b", length=256)

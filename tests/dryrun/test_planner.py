@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dryrun import communication, ranking, timing
-from dryrun.answer import answer
-from dryrun.device_memory import states
-from dryrun.hardware import bytes_per_second
-from dryrun.planner import STAGED, plan
-from dryrun.traces import traced
+from dryrun.answer import ranking
+from dryrun.answer.answer import answer
+from dryrun.answer.planner import STAGED, plan
+from dryrun.cost import communication, timing
+from dryrun.cost.device_memory import states
+from dryrun.cost.traces import traced
+from dryrun.tables.hardware import bytes_per_second
 from fitting import held_out, published, validate_plan
 from fitting.peaks import Peaks
 from fitting.rows import run_of

@@ -5,9 +5,10 @@ import logging
 
 import pytest
 
-from dryrun import __main__ as command
-from dryrun import answer, timing
-from dryrun.planner import plan
+from dryrun.answer import answer
+from dryrun.answer.planner import plan
+from dryrun.cost import timing
+from dryrun.door import command
 
 QUICK = ["--sequence", "512", "--batch", "1"]
 

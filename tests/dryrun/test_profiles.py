@@ -7,9 +7,13 @@ import sys
 import pytest
 from same_trace import ROOT, SIZES, same, without_torch
 
-from dryrun import config_file, hardware, models, profile_trace, profiles, web
-from dryrun.profiles import VARIANTS
-from dryrun.workload import Workload
+from dryrun.door import web
+from dryrun.models import config_file, models
+from dryrun.step import profiles
+from dryrun.step.profiles import VARIANTS
+from dryrun.step.workload import Workload
+from dryrun.tables import hardware
+from dryrun.tracing import profile_trace
 
 SMALL = "llama3.2-1b"
 NAMES = profiles.names()
@@ -76,7 +80,7 @@ ASKED = [
 
 @pytest.mark.parametrize("asked", ASKED, ids=[asked[0] for asked in ASKED])
 def test_the_page_answers_without_torch_what_the_command_answers(asked):
-    page = without_torch(f"import json\nfrom dryrun import web\nprint(json.dumps(web.ask({asked!r})))")
+    page = without_torch(f"import json\nfrom dryrun.door import web\nprint(json.dumps(web.ask({asked!r})))")
     done = subprocess.run([sys.executable, "-m", "dryrun", *asked, "--json"], capture_output=True, text=True, cwd=ROOT, check=True)
     assert read(page) == read(done.stdout)
 
@@ -85,7 +89,8 @@ def test_the_page_answers_without_torch_what_the_command_answers(asked):
 def test_every_model_that_has_the_steps_is_answered_without_torch_and_transformers(names):
     """Also those whose configuration is that of transformers, and those with a part that is not traced."""
     program = f"NAMES = {names}" + """
-from dryrun import profiles, web
+from dryrun.step import profiles
+from dryrun.door import web
 for name in NAMES:
     steps = profiles.profile_of(name)["steps"]
     for verb, needed in (("train --checkpointing --batch 1 --length 256", "full checkpointing"), ("infer --prompt 100 --new 20", "decode")):
@@ -143,7 +148,7 @@ def test_what_cannot_be_answered_is_one_line(asked, said):
 
 
 def test_a_model_without_a_profile_is_refused_by_name_where_there_is_no_torch():
-    said = without_torch("from dryrun import web\nprint(web.ask(['train', 'vit-base', '--gpu', 't4'])['error'])")
+    said = without_torch("from dryrun.door import web\nprint(web.ask(['train', 'vit-base', '--gpu', 't4'])['error'])")
     assert said.startswith("vit-base: no profile answers this question")
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dryrun import timing
+from dryrun.cost import timing
 from fitting import contexts, published
 
 ROWS = {row["id"]: row for row in published.rows()}

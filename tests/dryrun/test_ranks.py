@@ -8,12 +8,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun import Cluster, Job, communication, device_memory, hardware, ranks
-from dryrun.answer import of_job
-from dryrun.ranks import rank_step
-from dryrun.setting import Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Job
+from dryrun.answer.answer import of_job
+from dryrun.cost import communication, device_memory
+from dryrun.cost.setting import Setting
+from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
+from dryrun.tables import hardware
+from dryrun.tracing import ranks
+from dryrun.tracing.ranks import rank_step
 from evidence.launch import run_ranks
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=512)
@@ -220,7 +223,7 @@ def test_a_deep_model_is_traced_by_two_shallow_ones_even_if_its_peak_comes_later
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("zero1", 8, 1, 8), "which is not traced: see dryrun.planner"),
+        (("zero1", 8, 1, 8), "which is not traced: see dryrun.answer.planner"),
         (("fsdp", 8, 1, 8), "choose one of ddp, fsdp2"),
         (("fsdp2", 1, 1, 8), "take at least 2"),
         (("tp", 8, 1, 8), "8 ranks cannot split 2 key and value heads: take a divisor of 2"),

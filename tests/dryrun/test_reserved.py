@@ -4,13 +4,16 @@ import statistics
 
 import pytest
 
-from dryrun import Cluster, Job, device_memory, profiles, step_trace, storage_log, timing
-from dryrun.allocator import MIB, Allocator, OutOfMemory
-from dryrun.answer import of_job
-from dryrun.hardware import Accelerator, GiB
-from dryrun.reserved import replay
-from dryrun.storage_log import MADE, Storages
-from dryrun.workload import Workload
+from dryrun import Cluster, Job
+from dryrun.answer.answer import of_job
+from dryrun.cost import device_memory, timing
+from dryrun.cost.reserved import replay
+from dryrun.step import profiles, storage_log
+from dryrun.step.allocator import MIB, Allocator, OutOfMemory
+from dryrun.step.storage_log import MADE, Storages
+from dryrun.step.workload import Workload
+from dryrun.tables.hardware import Accelerator, GiB
+from dryrun.tracing import step_trace
 from gpu_steps import compared
 
 

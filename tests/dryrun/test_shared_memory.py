@@ -6,9 +6,11 @@ import statistics
 
 import pytest
 
-from dryrun import Cluster, Generation, inference, shared_memory, web
-from dryrun import __main__ as command
-from dryrun.hardware import GB, accelerator
+from dryrun import Cluster, Generation
+from dryrun.answer import inference
+from dryrun.cost import shared_memory
+from dryrun.door import command, web
+from dryrun.tables.hardware import GB, accelerator
 from fitting import shared_memory as fitting_of
 
 

@@ -4,10 +4,13 @@ import json
 
 import pytest
 
-from dryrun import Cluster, Generation, inference, memory_facts, models
-from dryrun.hardware import GiB
-from dryrun.stored import Stored, stored
-from dryrun.workload import Experts, Traced
+from dryrun import Cluster, Generation
+from dryrun.answer import inference
+from dryrun.models import models
+from dryrun.models.stored import Stored, stored
+from dryrun.step import memory_facts
+from dryrun.step.workload import Experts, Traced
+from dryrun.tables.hardware import GiB
 
 ATTENTION_LEFT = {"ignore": ["lm_head", "model.layers.0.self_attn*", "model.layers.1.self_attn*"]}
 LAYERS = {"model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}, "model.layers.0.linear_attn.out_proj": {"quant_algo": "FP8"}}

@@ -8,12 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from dryrun import Cluster, Job, communication, decoding, roofline, runs, timing
-from dryrun.answer import of_job
-from dryrun.kernels import Kernel
-from dryrun.setting import Setting
-from dryrun.traces import traced
-from dryrun.workload import Workload
+from dryrun import Cluster, Job
+from dryrun.answer.answer import of_job
+from dryrun.cost import communication, decoding, roofline, runs, timing
+from dryrun.cost.setting import Setting
+from dryrun.cost.traces import traced
+from dryrun.step.kernels import Kernel
+from dryrun.step.workload import Workload
 from fitting import fit, held_out, judged, published, validate, without
 from fitting.rows import run_of
 

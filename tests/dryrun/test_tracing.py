@@ -17,10 +17,10 @@ from transformers import (
     LlamaConfig,
 )
 
-from dryrun.depth import with_layers
-from dryrun.gpu_operators import FP32_UNDER_CUDA_AUTOCAST, UNMASKED_SDPA, GpuOperators
-from dryrun.tracing import build_model, fake, language_batch, many_layers, training_step
-from dryrun.tracker import Tracker
+from dryrun.step.depth import with_layers
+from dryrun.tracing.gpu_operators import FP32_UNDER_CUDA_AUTOCAST, UNMASKED_SDPA, GpuOperators
+from dryrun.tracing.tracing import build_model, fake, language_batch, many_layers, training_step
+from dryrun.tracing.tracker import Tracker
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=500)
 LLAMA = LlamaConfig(**SMALL, num_key_value_heads=2)

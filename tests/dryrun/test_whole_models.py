@@ -13,10 +13,11 @@ from transformers import (
     LlamaConfig,
 )
 
-from dryrun import config_file, models, step_trace
-from dryrun.caches import of_tokens
-from dryrun.setting import Setting, klass_of
-from dryrun.workload import Workload
+from dryrun.cost.setting import Setting, klass_of
+from dryrun.models import config_file, models
+from dryrun.step.workload import Workload
+from dryrun.tracing import step_trace
+from dryrun.tracing.caches import of_tokens
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=500)
 MIXTURE = dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, n_group=1, topk_group=1)

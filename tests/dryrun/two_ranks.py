@@ -13,9 +13,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from dryrun import rank_setup
-from dryrun.collectives import RankTracker
-from dryrun.tracing import OPTIMIZERS, language_batch
+from dryrun.tracing import rank_setup
+from dryrun.tracing.collectives import RankTracker
+from dryrun.tracing.tracing import OPTIMIZERS, language_batch
 
 SETTLE = 0.2  # seconds: gloo's threads release their last buffer a little after the call returns
 

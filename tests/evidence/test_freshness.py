@@ -132,6 +132,15 @@ def test_a_module_of_ours_that_moves_makes_nothing_old_and_one_of_others_does(re
     assert here != hash_of("# %%\nfrom dryrun.here import f\nimport torch\nx = f(1)")
 
 
+def test_a_program_that_a_cell_writes_is_no_older_where_a_module_of_ours_moves_to_another_folder():
+    def hash_of(module):
+        return hashes(f"# %%\n# %%writefile train.py\nfrom {module} import f\nf()\n\n{MARK}launch('train.py')\n")
+
+    assert hash_of("dryrun.here") == hash_of("dryrun.room.here")
+    assert hash_of("dryrun.here") != hash_of("dryrun.room.there")
+    assert hash_of("torch.here") != hash_of("torch.room.here")
+
+
 def test_a_hash_in_a_text_is_no_comment():
     assert measured_code.what_runs("x = '# no comment'  # a comment") == "x = '# no comment'"
 

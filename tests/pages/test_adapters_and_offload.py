@@ -48,8 +48,8 @@ from transformers import (
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 from transformers.trainer_utils import validate_quantization_for_training
 
-from dryrun.tracing import fake, training_step
-from dryrun.tracker import Tracker
+from dryrun.tracing.tracing import fake, training_step
+from dryrun.tracing.tracker import Tracker
 
 FOLDER = SNIPPETS / "adapters_and_offload"
 SMALL = {

@@ -11,8 +11,8 @@ import sys
 import pytest
 from programs import ROOT, SNIPPETS
 
-from dryrun import timing
-from dryrun.hardware import ACCELERATORS
+from dryrun.cost import timing
+from dryrun.tables.hardware import ACCELERATORS
 from evidence import records
 from fitting import held_out, judged, published
 

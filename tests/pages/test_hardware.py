@@ -12,10 +12,11 @@ from programs import SNIPPETS, run, shown_message
 from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
 
-from dryrun import bench_report, hardware
-from dryrun.answer import answer, usable
-from dryrun.setting import Setting
-from dryrun.workload import Workload
+from dryrun.answer import bench_report
+from dryrun.answer.answer import answer, usable
+from dryrun.cost.setting import Setting
+from dryrun.step.workload import Workload
+from dryrun.tables import hardware
 from evidence import records
 from evidence.site import accelerators
 

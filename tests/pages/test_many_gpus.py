@@ -14,11 +14,11 @@ from programs import run, shown_message
 from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
-from dryrun import communication
-from dryrun.hardware import accelerator, bytes_per_second
-from dryrun.planner import plan
-from dryrun.ranks import rank_step
-from dryrun.traces import traced
+from dryrun.answer.planner import plan
+from dryrun.cost import communication
+from dryrun.cost.traces import traced
+from dryrun.tables.hardware import accelerator, bytes_per_second
+from dryrun.tracing.ranks import rank_step
 from evidence.launch import run_ranks
 
 SMALL = LlamaConfig(

@@ -12,18 +12,22 @@ import torch
 from programs import ROOT, SNIPPETS
 from transformers import AutoModelForCausalLM, TrainingArguments
 
-from dryrun import Cluster, Generation, Job, depth, device_memory, models, timing, tracing
-from dryrun.adapters import FourBitLinear
-from dryrun.answer import answer, of_job
-from dryrun.gpu_operators import GpuOperators
-from dryrun.hardware import accelerator
-from dryrun.inference import serve
-from dryrun.memory_trace import Trace
-from dryrun.roofline import half_precision
-from dryrun.setting import FP32_ADAPTERS, Setting
-from dryrun.traces import traced
-from dryrun.tracker import Tracker
-from dryrun.workload import Workload
+from dryrun import Cluster, Generation, Job
+from dryrun.answer.answer import answer, of_job
+from dryrun.answer.inference import serve
+from dryrun.cost import device_memory, timing
+from dryrun.cost.roofline import half_precision
+from dryrun.cost.setting import FP32_ADAPTERS, Setting
+from dryrun.cost.traces import traced
+from dryrun.models import models
+from dryrun.step import depth
+from dryrun.step.memory_trace import Trace
+from dryrun.step.workload import Workload
+from dryrun.tables.hardware import accelerator
+from dryrun.tracing import tracing
+from dryrun.tracing.adapters import FourBitLinear
+from dryrun.tracing.gpu_operators import GpuOperators
+from dryrun.tracing.tracker import Tracker
 from evidence import records
 
 DATA = records.load(ROOT / "results" / "model_on_gpu" / "exact.json").data

@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from dryrun.tracing import training_step
+from dryrun.tracing.tracing import training_step
 from evidence import records
 
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the message is that of a machine without a GPU")

@@ -30,7 +30,7 @@ from transformers import (
     set_seed,
 )
 
-from dryrun.tracing import training_step
+from dryrun.tracing.tracing import training_step
 
 SMALL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, vocab_size=256)
 LOW_RANK = {"optim_target_modules": "all-linear", "optim_args": "rank=16"}

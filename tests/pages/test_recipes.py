@@ -29,7 +29,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from dryrun import models
+from dryrun.models import models
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # other tests use the other core; threads that wait for it slow down both
 OFFLINE = (SNIPPETS / "recipes/offline.sh").read_text().splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from built import console, host, tab
 
-from dryrun import web
+from dryrun.door import web
 from evidence.site import answers, planner
 
 SNIPPETS = Path(__file__).parents[2] / "snippets"

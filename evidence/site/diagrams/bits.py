@@ -1,6 +1,6 @@
 """Bits for each weight by format: those of the value, and those of scales that weights share."""
 
-from dryrun.formats import WEIGHT_BYTES
+from dryrun.tables.formats import WEIGHT_BYTES
 
 from .svg import LETTER, figure
 

@@ -3,7 +3,7 @@
 import math
 import re
 
-from dryrun.hardware import ACCELERATORS, accelerator
+from dryrun.tables.hardware import ACCELERATORS, accelerator
 
 from .svg import LINE, figure
 

@@ -1,6 +1,6 @@
 """What memory over the steps of a run looks like, by its cause. PyTorch's allocator, replayed by dryrun, says what is reserved."""
 
-from dryrun.allocator import MIB, Allocator
+from dryrun.step.allocator import MIB, Allocator
 
 from .svg import figure
 

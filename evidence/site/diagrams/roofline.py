@@ -3,7 +3,7 @@
 import math
 from html import escape
 
-from dryrun import hardware
+from dryrun.tables import hardware
 
 from .svg import figure
 

@@ -6,7 +6,7 @@ import shlex
 import jsonschema
 import pytest
 
-from dryrun import web
+from dryrun.door import web
 from evidence.site import addresses, answers, planner
 
 MODELS = ("qwen3-8b", "bert-large-cls")

@@ -28,8 +28,8 @@ from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from trl import GRPOConfig, GRPOTrainer
 
-from dryrun.formats import WEIGHT_BYTES
-from dryrun.hardware import ON_PAGES, accelerator
+from dryrun.tables.formats import WEIGHT_BYTES
+from dryrun.tables.hardware import ON_PAGES, accelerator
 from evidence.site import diagrams
 from evidence.site.diagrams import (
     accumulation,

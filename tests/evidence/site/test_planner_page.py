@@ -8,7 +8,7 @@ import shlex
 import pytest
 from built import console, host, tab
 
-from dryrun import web
+from dryrun.door import web
 
 QUESTIONS = {  # address: (what only its command says)
     "?task=qlora&model=qwen3-8b&gpu=rtx-3090&length=4096&rows=1000&price=2": "--rows 1000",

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.distributed.fsdp import update_fsdp_plugin_peft
 
-from dryrun.collectives import RankTracker
+from dryrun.tracing.collectives import RankTracker
 
 dist.init_process_group("gloo")
 config = LlamaConfig(

@@ -17,7 +17,7 @@ from transformers import (
 from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from dryrun.collectives import RankTracker
+from dryrun.tracing.collectives import RankTracker
 
 LAYERS, WIDTH, VOCABULARY = 3, 64, 500
 SHAPE = dict(

@@ -6,7 +6,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dryrun.collectives import RankTracker
+from dryrun.tracing.collectives import RankTracker
 
 dist.init_process_group("gloo")
 mesh = init_device_mesh("cpu", (4,))

@@ -1,0 +1,1 @@
+"""What a step costs: seconds and GiB of its trace on GPUs."""
