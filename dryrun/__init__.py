@@ -8,7 +8,10 @@
     plan(Job("llama3-70b", checkpointing=True), Cluster("h100-sxm", gpus=16))[0].strategy
     predict(Generation("llama3-8b", weights="int4-128"), Cluster("rtx-4090")).users
 
-The model's own code runs on tensors without data. No GPU, no weights, no network. Everything else in this package is internal.
+The model's own code runs on tensors without data. No GPU, no weights, no network. `dryrun.tracing` traces a step of any transformers
+class, and `dryrun.tracing.ranks` that of one rank of many. Everything else in this package is internal.
+
+Its rooms, each of which imports from those before it alone: `tables`, `models`, `step`, `tracing`, `cost`, `answer`, `door`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dryrun.cost.traces import of_peft
 from dryrun.step import profiles
+from dryrun.step.workload import of_peft
 from dryrun.tracing import step_trace
 
 ROOT = Path(__file__).parents[1]

@@ -11,9 +11,9 @@ from typing import Any
 from ..cost import device_memory, timing
 from ..cost.roofline import BEFORE_AMPERE, processor
 from ..cost.setting import FP32_ADAPTERS, Setting
-from ..cost.traces import of_peft, traced
+from ..cost.traces import traced
 from ..step import profiles
-from ..step.workload import Traced, Workload
+from ..step.workload import Traced, Workload, of_peft
 from ..tables.hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from ..tables.optimizers import optimizer
 from ..tables.strategies import STRATEGIES, strategy

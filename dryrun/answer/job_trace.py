@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-
 from ..models.config_file import one_line
 from ..step.memory_trace import Trace
-from ..tracing.tracing import OPTIMIZERS, training_step
 from .job import Job
 
 
 def trace_of(job: Job) -> Trace:
     """The step of a job on one device without a name, every layer run."""
+    from ..tracing.tracing import OPTIMIZERS, dtype_of, training_step  # torch
+
     if job.method != "full":
         raise ValueError(f"method={job.method!r}: adapters are traced for a GPU: name one, or take method='full'")
     if job.objective != "sft":
@@ -28,8 +27,8 @@ def trace_of(job: Job) -> Trace:
             model.config,
             job.batch,
             job.length,
-            dtype=getattr(torch, workload.weights),
-            autocast=torch.bfloat16 if workload.autocast else None,
+            dtype=dtype_of(workload.weights),
+            autocast=dtype_of("bfloat16") if workload.autocast else None,
             activation_checkpointing=job.checkpointing,
             optimizer=job.optimizer,
             accumulation=job.accumulation,

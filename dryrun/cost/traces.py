@@ -17,15 +17,12 @@ from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..models import models
 from ..models.config_file import needs_tracing
 from ..step import memory_facts, profiles
 from ..step.memory_trace import StoredTrace
-
-if TYPE_CHECKING:
-    from ..step.workload import Traced, Workload
+from ..step.workload import Traced, Workload, of_peft
 
 ROOMS = ("models", "step", "tracing")  # their code makes a trace what it is
 
@@ -39,15 +36,6 @@ def traced(workload: Workload) -> Traced:
     plain = replace(alone, kind="forward", checkpointing=0, autocast="" if of_peft(workload) else workload.autocast)
     forward = _kept(plain if workload.four_bit else replace(plain, rank=0, targets=""))
     return replace(step, kernels=step.kernels.plus(forward.kernels, workload.references))
-
-
-def of_peft(workload: Workload) -> bool:
-    """Whether adapters of 32 bits run under autocast beside weights of 16, as peft and Trainer run LoRA.
-
-    Its memory is that of its own trace: each adapter's input is copied, and the copy is kept. Its kernels are those of pure 16 bits: most
-    LoRA steps of our H100 and H200 are predicted too slow as it is, and with the kernels of the copies would be predicted slower still.
-    """
-    return bool(workload.rank and workload.autocast) and workload.weights != "float32" and not workload.four_bit
 
 
 def _of_peft(workload: Workload) -> Traced:

@@ -117,10 +117,10 @@ def _traced(options: argparse.Namespace) -> str:
     if alone := first_given(options, WITH_GPU):
         raise ValueError(f"{alone}: it needs a GPU to answer for: add --gpu, such as --gpu rtx-4090")
     job = job_of(options)
-    from .. import trace
+    from ..answer.job_trace import trace_of
     from . import as_json, report
 
-    found = trace(job)
+    found = trace_of(job)
     return _json(as_json.traced(found, job)) if options.json else "\n".join(report.traced_step(found, job))
 
 

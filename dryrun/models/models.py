@@ -18,7 +18,6 @@ from .stored import TAKEN, Stored
 from .stored import stored as of_values
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 DATA = Path(__file__).parents[1] / "data" / "configurations.json"
@@ -179,12 +178,13 @@ def with_positions(config: Any, length: int | None) -> Any:
     return config
 
 
-def from_sizes(sizes: dict[str, Any], length: int | None = None) -> tuple[type[PreTrainedModel], Any]:
-    """(transformers class, configuration) of a model given by its sizes, as a published row gives them."""
+def from_sizes(sizes: dict[str, Any], length: int | None = None, joined: type[PreTrainedModel] | None = None) -> tuple[type[PreTrainedModel], Any]:
+    """(transformers class, configuration) of a model given by its sizes, as a published row gives them. joined: its class, where it is none of
+    transformers."""
     import transformers
 
     name, fields = fields_of_sizes(sizes)
-    model_class = _with_joined_projections() if sizes.get("joined") else getattr(transformers, name)
+    model_class = joined or getattr(transformers, name)
     return model_class, with_positions(model_class.config_class(**fields), length)
 
 
@@ -298,34 +298,3 @@ def _image_model(sizes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
     }
-
-
-@lru_cache(maxsize=1)
-def _with_joined_projections() -> type[PreTrainedModel]:
-    """The ViT of timm: one product makes queries, keys and values, so their input is read and cast once."""
-    from torch import nn
-    from transformers import ViTForImageClassification
-
-    class Joined(nn.Linear):
-        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-            self.made = list(super().forward(hidden).chunk(3, dim=-1))
-            return self.made.pop(0)
-
-    class Part(nn.Module):
-        def __init__(self, joined: Joined) -> None:
-            super().__init__()
-            self.joined = [joined]  # in a list, so that its parameters are not counted again
-
-        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-            return self.joined[0].made.pop(0)
-
-    class JoinedViTForImageClassification(ViTForImageClassification):
-        def __init__(self, config: Any) -> None:
-            super().__init__(config)
-            for layer in self.vit.layers:
-                attention = layer.attention
-                attention.q_proj = Joined(config.hidden_size, 3 * config.hidden_size, bias=config.qkv_bias)
-                attention.k_proj = Part(attention.q_proj)
-                attention.v_proj = Part(attention.q_proj)
-
-    return JoinedViTForImageClassification

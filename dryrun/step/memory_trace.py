@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ..tables.hardware import GiB
 from .storage_log import Storages
 
-if TYPE_CHECKING:
-    from ..tracing.tracker import Tracker
+
+class Seen(Protocol):
+    """What a `Tracker` saw of a step."""
+
+    parts: Any
+    flops: Any
+    timeline: Any
+
+    def in_order(self, by_category: Any) -> dict[str, float]: ...
 
 
 @dataclass
@@ -27,7 +34,7 @@ class Trace:
     timeline: list[dict[str, float]] = field(default_factory=list)  # {category: bytes} every `Tracker.TIMELINE_EVERY` operators
     seconds: float = 0.0  # that the tracing took
 
-    def take(self, tracker: Tracker) -> None:
+    def take(self, tracker: Seen) -> None:
         """What the tracker saw of a step whose last part has ended."""
         self.parts = [(part.bytes, tracker.in_order(part.by_category)) for part in tracker.parts]
         self.peak, self.peak_by_category = max(self.parts, key=lambda part: part[0])

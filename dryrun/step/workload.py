@@ -87,3 +87,12 @@ class Traced:
         whole = self.keys * context / min(gpus, self.cache_heads) + self.shared_keys * context
         windowed = self.window_keys * min(context, self.window) / min(gpus, self.window_heads or self.cache_heads)
         return whole + windowed + self.state / min(gpus, self.state_heads or self.cache_heads)
+
+
+def of_peft(workload: Workload) -> bool:
+    """Whether adapters of 32 bits run under autocast beside weights of 16, as peft and Trainer run LoRA.
+
+    Its memory is that of its own trace: each adapter's input is copied, and the copy is kept. Its kernels are those of pure 16 bits: most
+    LoRA steps of our H100 and H200 are predicted too slow as it is, and with the kernels of the copies would be predicted slower still.
+    """
+    return bool(workload.rank and workload.autocast) and workload.weights != "float32" and not workload.four_bit

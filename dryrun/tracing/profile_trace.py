@@ -23,7 +23,6 @@ import torch
 from transformers.initialization import no_init_weights
 
 from ..answer.job import GENERATES
-from ..cost.traces import of_peft
 from ..models import families, models
 from ..models.config_file import one_line
 from ..step import memory_facts, storage_log
@@ -43,7 +42,7 @@ from ..step.profiles import (
     storages,
 )
 from ..step.storage_log import MADE, Storages
-from ..step.workload import Traced, Workload
+from ..step.workload import Traced, Workload, of_peft
 from . import step_trace, tracing
 
 # (batch, length) that are solved for, and more that must come out right. Uneven lengths, so that a rounding shows.

@@ -21,7 +21,7 @@ from ..step.fusion import eager, fused, kept
 from ..step.memory_trace import Trace
 from ..step.storage_log import Unlike
 from ..step.workload import Experts, Traced, Workload
-from . import adapters, caches, tracing
+from . import adapters, caches, joined, tracing
 from .gpu_operators import GpuOperators
 from .recorder import Recorder
 from .tracker import Tracker
@@ -40,7 +40,9 @@ def config_of(model: str, length: int = 0) -> tuple[type[PreTrainedModel], Any]:
     if not model.startswith("{"):
         return models.configuration(model, length)
     values = json.loads(model)
-    return models.of_config(values, length) if "model_type" in values else models.from_sizes(values, length)
+    if "model_type" in values:
+        return models.of_config(values, length)
+    return models.from_sizes(values, length, joined.vision_transformer() if values.get("joined") else None)
 
 
 @lru_cache(maxsize=64)

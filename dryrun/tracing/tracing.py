@@ -117,6 +117,11 @@ def training_step(
     return result
 
 
+def dtype_of(name: str) -> torch.dtype:
+    """torch's dtype by the name that a `Workload` has for it."""
+    return getattr(torch, name)
+
+
 def many_layers(model_class: type[Any], config: Any, *arguments: Any, layers: Sequence[int] = (2, 4), **options: Any) -> Trace:
     """The `Trace` of `training_step` for a deep model from those of shallow ones (`depth.line_of`): to the byte, in a fraction of the time,
     for any depth. It has no timeline. Layers must be alike, but for those that alternate: see `depth.line_of`."""

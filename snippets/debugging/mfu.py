@@ -7,7 +7,7 @@ import argparse
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from dryrun.tables.hardware import GPUS, known
+import dryrun
 from dryrun.tracing import training_step
 
 
@@ -26,7 +26,7 @@ def utilization(config, length, gpu, tokens_per_second):
     """By the rule of six FLOPs per active parameter and token, and by tracing a step, which counts attention in full."""
     step = training_step(AutoModelForCausalLM, config, 1, length, dtype=torch.bfloat16)
     traced = (step.flops["forward"] + step.flops["backward"]) / length
-    peak = GPUS[known("gpu", gpu, GPUS)].tflops * 1e12  # dense, 16 bits
+    peak = dryrun.gpu(gpu).half * 1e12  # dense, 16 bits
     return [flops * tokens_per_second / peak for flops in (6 * active_parameters(config), traced)]
 # --8<-- [end:mfu]
 
@@ -34,7 +34,7 @@ def utilization(config, length, gpu, tokens_per_second):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("config")
-    parser.add_argument("--gpu", required=True, help=f"one of: {'; '.join(GPUS)}")
+    parser.add_argument("--gpu", required=True, help="such as h100-sxm; `dryrun gpus` lists all")
     parser.add_argument("--length", type=int, required=True, help="tokens of a sequence")
     parser.add_argument("--tokens-per-second", type=float, required=True, help="of one GPU")
     given = parser.parse_args()

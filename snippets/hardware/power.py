@@ -5,7 +5,7 @@ python power.py rtx-4090 rtx-4090 --cpu 250
 
 import argparse
 
-from dryrun.tables.hardware import accelerator
+from dryrun import gpu
 
 parser = argparse.ArgumentParser()
 parser.add_argument("gpus", nargs="+", help="one name for each GPU")
@@ -19,7 +19,7 @@ GPU_SPIKE = 3  # of its sustained power, for 100 microseconds: what PCIe 5 allow
 SUPPLY_SPIKE = 2  # of its rating, for as long: what ATX 3 asks of a supply
 LOAD = 0.8  # of its rating, for hours
 
-gpus = sum(min(accelerator(name).get("tdp"), options.limit or float("inf")) for name in options.gpus)
+gpus = sum(min(gpu(name).get("tdp"), options.limit or float("inf")) for name in options.gpus)
 others = options.cpu + options.rest
 sustained = gpus + others
 spike = GPU_SPIKE * gpus + others  # if all GPUs rise at the same moment, as they do in DDP

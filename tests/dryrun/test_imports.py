@@ -11,14 +11,49 @@ from same_trace import without_torch
 import dryrun
 
 FOLDER = Path(dryrun.__file__).parent
-TRACES = "tracing"  # the room that needs torch
+ROOMS = ("tables", "models", "step", "tracing", "cost", "answer", "door")  # each imports from itself and from those before it
+RUNS = {"tracing", "answer.bench"}  # a model's code on tensors without data; products and copies of the machine at hand
 
 
-def test_only_what_runs_a_models_code_needs_torch():
-    """Without it profiles answer, traces that are kept, and everything that has no model in it. numpy is for columns, which `fitting` has."""
-    modules = [".".join(path.relative_to(FOLDER.parent).with_suffix("").parts) for path in FOLDER.rglob("*.py") if path.name != "__main__.py"]
-    others = sorted(name for name in modules if TRACES not in name.split(".") and not name.endswith("job_trace"))
-    assert len(others) > 30
+def modules():
+    """{"room.module": its syntax tree} of every module in a room."""
+    found = {path.relative_to(FOLDER).with_suffix("").parts: path for path in FOLDER.rglob("*.py") if path.parent != FOLDER}
+    return {".".join(parts): ast.parse(path.read_text(encoding="utf-8")) for parts, path in sorted(found.items())}
+
+
+def imports(module, tree):
+    """What it imports, anywhere in it and for types too, as dotted names from the root; `.` and `..` are its room and the package."""
+    package = ["dryrun", *module.split(".")[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*package[: len(package) + 1 - node.level if node.level else 0], *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def test_every_module_is_in_a_room():
+    assert {path.parent.name for path in FOLDER.glob("*/*.py")} == set(ROOMS)
+    assert {path.name for path in FOLDER.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_a_room_imports_from_rooms_before_it_alone():
+    wrong = []
+    for module, tree in modules().items():
+        allowed = ROOMS[: ROOMS.index(module.split(".")[0]) + 1]
+        ours = (name.split(".")[1] for name in imports(module, tree) if name.split(".")[0] == "dryrun")
+        wrong += [f"dryrun.{module} imports from dryrun.{name}" for name in ours if name not in allowed]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_what_runs_a_models_code_imports_torch():
+    takes = {module for module, tree in modules().items() if any(name.split(".")[0] == "torch" for name in imports(module, tree))}
+    assert {module for module in takes if not RUNS & {module, module.split(".")[0]}} == set()
+
+
+def test_all_but_what_runs_a_models_code_can_be_imported_without_torch():
+    """Profiles answer then, traces that are kept, and everything that has no model in it. numpy is for columns, which `fitting` has."""
+    others = sorted(f"dryrun.{module}" for module in modules() if module.split(".")[0] != "tracing")
     without_torch(f"import importlib\nfor name in {others}: importlib.import_module(name)")
 
 
