@@ -57,6 +57,15 @@ def test_all_but_what_runs_a_models_code_can_be_imported_without_torch():
     without_torch(f"import importlib\nfor name in {others}: importlib.import_module(name)")
 
 
+def test_programs_that_readers_copy_import_from_public_places():
+    public, wrong = {"dryrun", "dryrun.tracing", "dryrun.tracing.ranks"}, []
+    for path in sorted((FOLDER.parent / "snippets").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            taken = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [f"{path.name} imports {name}" for name in taken if name.split(".")[0] == "dryrun" and name not in public]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_what_dryrun_imports_is_what_its_package_asks_for():
     asked = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]["optional-dependencies"]["trace"]
     brought = {"torch": {"torch", "numpy"}, "transformers": {"transformers", "numpy"}}  # by each of them
