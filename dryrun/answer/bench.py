@@ -26,9 +26,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..door.options import Parser
 from ..tables import hardware
 from . import bench_report
+from .arguments import Parser
 
 if TYPE_CHECKING:
     import torch

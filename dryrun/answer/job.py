@@ -31,7 +31,6 @@ MOST_GPUS = 1_000_000  # of one training run: no cluster has as many
 SLOWEST, FASTEST = 0.01, 100_000  # GB/s of a link: a slow network, and more than any chip sends
 LARGEST_SHARED = max(row.get("memory") for row in hardware.ACCELERATORS.values() if row.shares_memory)  # GB
 WITH_LOSS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "Classification", "QuestionAnswering")  # whose step has a loss
-GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "mixed": "float32"}
 
 
@@ -233,7 +232,7 @@ class Job:
         """What one GPU runs. ValueError where the model has fewer positions than `length`, or writes no text that could be rewarded."""
         self._check_class()
         _positions(self.model, self.length, "length")
-        if self.objective != "sft" and not self.model.class_name.endswith(GENERATES):
+        if self.objective != "sft" and not self.model.class_name.endswith(models.GENERATES):
             raise ValueError(f"objective={self.objective!r}: {self.model.name}: {self.model.class_name} generates no text: take 'sft'")
         adapters, weights = self.method != "full", DTYPES[self.precision]
         autocast = "bfloat16" if self.precision == "mixed" else ""
@@ -312,7 +311,7 @@ class Generation:
     def check(self, cluster: Cluster) -> None:
         """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
         _positions(self.model, self.prompt + self.new, "prompt + new")
-        if not self.model.class_name.endswith(GENERATES):
+        if not self.model.class_name.endswith(models.GENERATES):
             raise ValueError(f"{self.model.name}: {self.model.class_name} generates no text, and that is what is asked here")
         heads = self.model.heads
         if cluster.gpus > 1 and cluster.gpu.family == "apple":

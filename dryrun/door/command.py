@@ -24,11 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..answer.arguments import Parser
 from ..answer.job import Cluster, Generation, Job, model
 from ..models import models
 from ..models.config_file import named, needs_tracing
 from ..tables import hardware
-from .options import UNLESS, Parser, first_given, parser
+from .options import UNLESS, first_given, parser
 
 if TYPE_CHECKING:
     from ..answer.planner import Option

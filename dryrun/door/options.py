@@ -6,10 +6,9 @@ import argparse
 import difflib
 import math
 import re
-import sys
 from functools import cache
-from typing import NoReturn
 
+from ..answer.arguments import Parser
 from ..answer.job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
 from ..tables import hardware
 from ..tables.formats import CALLED, WEIGHT_BYTES
@@ -86,14 +85,6 @@ def _positive(text: str) -> int:
 
 
 UNLESS = ("fits", "may-fit")
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"error: {message} (all options: {self.prog} --help)", file=sys.stderr)
-        sys.exit(2)
 
 
 @cache

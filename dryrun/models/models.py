@@ -42,6 +42,7 @@ PLAIN = ("gpt", "gelu", "relu", "opt", "falcon", "bloom", "phi", "stablelm", "py
 # Words that a publisher puts behind a model's name.
 AFFIXES = ("-hf", "-instruct", "-it", "-base")
 NO_PARTS = ("text_config", "quantization_config", "sparse_attention_config")  # of a configuration's sections: what is traced, and how it is stored
+GENERATES = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that write one token after the other
 EXPERTS = ("experts", "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # the fields that make a mixture
 CHOSEN = ("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_topk", "moe_k", "moe_top_k")  # experts of each token
 

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from transformers.initialization import no_init_weights
 
-from ..answer.job import GENERATES
 from ..models import families, models
 from ..models.config_file import one_line
 from ..step import memory_facts, storage_log
@@ -97,7 +96,7 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
         "heads": step_trace.heads_of(config)[0],
         "parameters": step_trace.parameters(model),
         "layers": number,
-        "cache": step_trace.of_cache(model_class, config) if model_class.__name__.endswith(GENERATES) else {},
+        "cache": step_trace.of_cache(model_class, config) if model_class.__name__.endswith(models.GENERATES) else {},
         "made_with": {package: metadata.version(package) for package in ("torch", "transformers")},
     }
     table = Polynomials(known["polynomials"] if known else ())
@@ -107,7 +106,7 @@ def make(model: str, known: dict[str, Any] | None = None, rank: int = RANK) -> t
         if name in steps:
             continue
         options = options_of(name, rank)
-        if options.get("kind") == "decode" and not model_class.__name__.endswith(GENERATES):
+        if options.get("kind") == "decode" and not model_class.__name__.endswith(models.GENERATES):
             continue
         try:
             regimes = list(_regimes(model, options, layers, table, _windows(config)))
