@@ -83,8 +83,6 @@ def train(options: argparse.Namespace, whole: bool = True) -> str:
     """Whether a training step fits, how fast it is and what would help; without a GPU its memory and FLOPs.
 
     whole: whether to look for what would help, and for the largest batch, which takes most of the time."""
-    if options.gpu and options.gpus == 1 and (alone := first_given(options, ("strategy", "link", "network"))):
-        raise ValueError(f"{alone}: one GPU sends nothing to others: leave it out, or say how many there are, such as --gpus 2")
     if options.tokens and options.rows:
         raise ValueError("--tokens and --rows: both say how much is trained: give one")
     tokens = options.epochs * (options.tokens or (options.rows or 0) * options.length * (2 if options.objective == "dpo" else 1))
