@@ -41,8 +41,9 @@ def _answer_first(notebook, figure, records):
     sections = [found for cell in cells if cell.cell_type == "markdown" if (found := re.search(OUTCOME, cell.source, re.M | re.S))]
     if not question:
         return
-    answer = _first_picture(notebook, figure, records)
-    if not sections:  # a recipe: what comes out is its reader's
+    recipe = not sections  # what comes out is its reader's
+    answer = _first_picture(notebook, figure, records, recipe)
+    if recipe:
         answer = f"{answer}\n*From the run of this page: a small model on a CPU.*"
     else:
         heading, text = sections[-1].groups()
@@ -75,7 +76,7 @@ def _first_sentence(point):
     return "".join(sentences[: 1 if alone else 2]).strip()
 
 
-def _first_picture(notebook, figure, records):
+def _first_picture(notebook, figure, records, recipe):
     """The Markdown of the first figure with what it comes from, or nothing. A figure whose cell says which table it draws
     (`chart={"table": ..., "x": ..., "y": ...}`) is drawn from the record of a GPU, where there is one."""
     for cell, measured in _figures(notebook):
@@ -84,8 +85,11 @@ def _first_picture(notebook, figure, records):
                 if kind in output.get("data", {}):
                     if drawn := _of_a_gpu(cell, records):
                         return drawn
+                    link = figure(output.data[kind], "svg" if "svg" in kind else "png")
+                    if recipe:  # its run is named below
+                        return f"\n![{cell.metadata.alt}]{link}\n"
                     of = _run(notebook) if measured else "Counted, traced or predicted, not measured."
-                    return f"\n![{cell.metadata.alt}]{figure(output.data[kind], 'svg' if 'svg' in kind else 'png')}\n\n*{of}*\n"
+                    return f"\n![{cell.metadata.alt}]{link}\n\n*{of}*\n"
     return ""
 
 
