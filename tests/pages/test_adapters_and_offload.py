@@ -452,10 +452,6 @@ def test_all_linear_leaves_out_the_experts_of_gpt_oss_and_target_parameters_reac
     assert reached(adapted(target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]))
 
 
-def test_grouped_mm_is_the_default(moe):
-    assert AutoModelForCausalLM.from_config(moe).config._experts_implementation == "grouped_mm"
-
-
 def test_the_eager_experts_cannot_be_traced_because_their_shapes_depend_on_the_tokens(moe):
     moe = copy.deepcopy(moe)
     moe._experts_implementation = "eager"

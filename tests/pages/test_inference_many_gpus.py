@@ -18,7 +18,7 @@ from accelerate import PartialState, state
 from accelerate.commands.launch import launch_command_parser
 from built import ROOT
 from programs import SNIPPETS, run, shown_message
-from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, LlamaForCausalLM, NVFP4Config
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, NVFP4Config
 from transformers.distributed import DistributedConfig
 from transformers.quantizers import quantizer_nvfp4
 
@@ -134,12 +134,6 @@ def test_bitsandbytes_fails_under_a_split_and_int8_of_torchao_does_not():
     split = SimpleNamespace(config=SimpleNamespace(distributed_config=DistributedConfig(tp_size=2)))
     with pytest.raises(ValueError, match="NVFP4 quantization does not support tensor parallelism yet"):
         quantizer_nvfp4.NVFP4HfQuantizer(NVFP4Config(), pre_quantized=False).update_parallel_plan(split, {})
-
-
-def test_gpt_oss_has_a_plan_for_its_experts_only():
-    config = GptOssConfig()
-    assert not config.base_model_tp_plan
-    assert "layers.*.mlp.experts" in config.base_model_ep_plan
 
 
 # One copy on each GPU

@@ -404,7 +404,7 @@ def test_deepspeed_gathers_the_blocks_of_three_mixtures_whole_and_of_others_thos
     from transformers.models.deepseek_v3 import modeling_deepseek_v3
 
     known = DeepSpeedZeroConfig(stage=3).leaf_module.classes
-    assert {name.rpartition(".")[2] for name in known} == {
+    assert {name.rpartition(".")[2] for name in known} >= {
         "MixtralSparseMoeBlock", "Qwen2MoeSparseMoeBlock", "Qwen3MoeSparseMoeBlock",
     }  # fmt: skip
     config = json.loads((FOLDER / "zero3_experts.json").read_text())
