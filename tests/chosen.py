@@ -295,11 +295,15 @@ def shard(tests: list[Chosen], number: int, of: int) -> list[Chosen]:
     return sorted(parts[number - 1])
 
 
-def expected(tests: list[Chosen], workers: int = 2) -> str:
-    """How many test files, and about how many minutes."""
+def minutes_of(tests: list[Chosen], workers: int = 2) -> float:
     taken = [seconds(one) for one in tests]
-    minutes = max(sum(taken) / workers, *taken) / 60
-    return f"{len({one.test.partition('::')[0] for one in tests})} test files: about {minutes:.0f} minutes" if minutes >= 1 else f"{len(taken)} test files: less than a minute"
+    return max(sum(taken) / workers, *taken) / 60 if taken else 0.0
+
+
+def expected(tests: list[Chosen]) -> str:
+    """How many test files, and about how many minutes."""
+    minutes = minutes_of(tests)
+    return f"{len({one.test.partition('::')[0] for one in tests})} test files: about {minutes:.0f} minutes" if minutes >= 1 else f"{len(tests)} test files: less than a minute"
 
 
 def arguments(tests: list[Chosen], part: str) -> list[str]:
@@ -352,6 +356,7 @@ def main() -> None:
     parser.add_argument("--changed", default="", help="such as origin/main: only what a change since then can touch")
     parser.add_argument("--shard", default="", help="such as 2/4")
     parser.add_argument("--only", default="", choices=["", "changed", "unchanged"])
+    parser.add_argument("--within", type=float, metavar="MINUTES", help="only say whether they take no longer, by the exit status")
     asked = parser.parse_args()
     if asked.kind == "proved":
         return take_over()
@@ -361,6 +366,9 @@ def main() -> None:
         if not named or int(named[1]) > int(named[2]):
             sys.exit(f"SHARD={asked.shard}: no part of a whole. Fix: write the second of four as SHARD=2/4")
         tests = shard(tests, int(named[1]), int(named[2]))
+    if asked.within is not None:
+        print(f"{expected(tests) if tests else 'no test'}; there are {asked.within:.0f} minutes", file=sys.stderr)
+        sys.exit(int(minutes_of(tests) > asked.within))
     if not tests:
         print("No test answers to this change", file=sys.stderr)
         return print("--version")  # of pytest: it runs nothing, and says so

@@ -97,6 +97,15 @@ def test_a_commit_that_is_not_there_is_named():
     assert done.returncode == 1 and "CHANGED=no-such-branch" in done.stderr and "git fetch" in done.stderr
 
 
+@pytest.mark.parametrize("minutes, status", [(1e6, 0), (0, 1)])
+def test_whether_there_is_time_for_what_changed_is_told_by_the_exit_status(minutes, status, monkeypatch):
+    monkeypatch.setattr(chosen, "changed_since_proved", chosen.everything)
+    monkeypatch.setattr(sys, "argv", ["chosen.py", "all", "--only", "changed", "--within", str(minutes)])
+    with pytest.raises(SystemExit) as ended:
+        chosen.main()
+    assert ended.value.code == status
+
+
 def test_what_no_run_has_proved_counts_as_changed(monkeypatch):
     monkeypatch.setattr(chosen, "proofs", lambda: {})
     assert chosen.changed_since_proved() == chosen.everything()

@@ -10,6 +10,7 @@ import pytest
 from built import ROOT, parsed, site_pages, source_of
 from packaging.requirements import Requirement
 
+from evidence import notebooks
 from evidence.site import install
 
 # Named by the sections that need them: Optimum has an environment of its own, Ray no release for all of our Pythons.
@@ -85,13 +86,16 @@ def test_the_versions_are_those_of_the_tests():
     assert set(line.removeprefix("pip install ").split()) <= wanted
 
 
-def test_a_guide_opens_its_own_notebook_in_colab():
+def test_a_guide_opens_its_own_notebook_in_colab_where_the_repository_has_an_address():
     for page, notebook in {"training/one-gpu/": "one_gpu", "inference/cpu/": "cpu_inference"}.items():
-        address = parsed(page).select_one("article .verified a[href*=colab]")["href"]
-        assert address.endswith(f"/notebooks/{notebook}.ipynb") and (ROOT / "notebooks" / f"{notebook}.ipynb").is_file()
+        links = [link["href"] for link in parsed(page).select("article .verified a[href*=colab]")]
+        wanted = [] if notebooks.placeholder() else [f"/notebooks/{notebook}.ipynb"]
+        assert [f"/notebooks/{link.partition('/notebooks/')[2]}" for link in links] == wanted, page
+        assert (ROOT / "notebooks" / f"{notebook}.ipynb").is_file()
 
 
 def test_every_colab_link_leads_to_a_notebook_that_is_there():
     links = [link["href"] for page in site_pages() for link in parsed(page).select("a[href*='colab.research']")]
     names = {href.partition("/notebooks/")[2] for href in links}
-    assert len(names) > 20 and not [name for name in names if not (ROOT / "notebooks" / name).is_file()]
+    assert not names if notebooks.placeholder() else len(names) > 20
+    assert not [name for name in names if not (ROOT / "notebooks" / name).is_file()]
