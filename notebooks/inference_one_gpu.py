@@ -57,6 +57,13 @@ from evidence.session import prepare
 prepare(PINS)
 
 # %%
+# The packages of this notebook that are missing.
+needs = {"bitsandbytes": "bitsandbytes==0.50.2"}
+missing = [needed for name, needed in needs.items() if importlib.util.find_spec(name) is None]
+if missing:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *missing], check=True)
+
+# %%
 import matplotlib.pyplot as plt
 import torch
 from torch.utils._pytree import tree_leaves
@@ -935,7 +942,7 @@ claim("run-peak", f"Peak that the allocator counts over weights and cache, batch
       peak / (weights + cache) if GPU else None, "x", kind="measured", at_least=0.98, at_most=1.5,
       because="this machine has no GPU")
 
-# %% alt="Bars of tokens per second against eager at batch 1: the batch counts more than the way to write."
+# %% tags=["measures"] alt="Bars of tokens per second against eager at batch 1: the batch counts more than the way to write."
 plots.bars({way: {f"batch {batch}": rate(way, batch) / rate("eager") for batch in BATCHES if (way, batch) in found}
             for way in WAYS}, "tokens/s of the batch against eager at batch 1, x", baseline=1)
 

@@ -11,7 +11,7 @@ from evidence import notebooks, records, runs
 NAMES = [name for name in notebooks.names() if (records.RESULTS / name / f"{records.ANY_MACHINE}.json").exists()]
 
 
-IN_CORE = {"gpu_time", "memory_anatomy", "hardware"}  # what is predicted, traced and derived
+IN_CORE = {"gpu_time", "hardware"}  # what is predicted, traced and derived
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in IN_CORE else pytest.mark.nightly) for name in NAMES])

@@ -21,7 +21,8 @@ def verdict(message):
     total = amount(message, "total capaci?ty of SIZE", "SIZE total capacity")  # before torch 2.1: the second
     free = amount(message, "of which SIZE is free", "SIZE free")
     tensors = amount(message, "SIZE is allocated by PyTorch", "SIZE already allocated")
-    figures = {"what it tried to allocate": wanted, "the total capacity": total, "what is free": free, "what PyTorch holds": tensors}
+    figures = {"what it tried to allocate": wanted, "the total capacity": total}
+    figures |= {"what is free": free, "what PyTorch holds": tensors}
     if missing := [name for name, figure in figures.items() if figure is None]:
         return f"this message lacks {', '.join(missing)}: give the whole message, or look at nvidia-smi while it runs"
     unused = amount(message, "SIZE is reserved by PyTorch but unallocated")

@@ -65,7 +65,7 @@ GENERATED = {  # the same of a Generation
 }  # fmt: skip
 
 
-IN_CORE = {"full", "LoRA, checkpointing", "QLoRA, fused loss", "GRPO", "FSDP2, measured links", "a mixture on GPUs", "4 bits, a batch", "of llama.cpp", "a hybrid"}
+IN_CORE = {"full", "LoRA, checkpointing", "QLoRA, fused loss", "GRPO", "FSDP2, measured links", "a mixture on GPUs", "4 bits, a batch", "of llama.cpp"}
 
 
 def rows(table):
@@ -242,8 +242,8 @@ def test_adapters_on_4_bits_compute_what_adapters_on_16_compute():
         ("qwen3-0.6b", {"length": 256, "precision": "mixed"}, {"gpu": "l4", "gpus": 4, "strategy": "ddp"}, ["--length", 256, "--gpus", 4, "--strategy", "ddp", "--dtype", "mixed"], ["--strategy fsdp2", "--gpus 1 --fused-loss"]),
         ("llama3-8b", {"objective": "dpo", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--checkpointing"], ["--optimizer adamw_8bit"]),
         ("llama3-8b", {"objective": "dpo", "precision": "mixed", "checkpointing": True}, {"gpu": "h100-sxm5"}, ["--objective", "dpo", "--dtype", "mixed", "--checkpointing"], ["--dtype bf16 --optimizer adamw_8bit"]),
-        ("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-80", "gpus": 8}, ["--dtype", "fp32", "--gpus", "8", "--checkpointing"], ["--dtype mixed"]),
-        ("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-40", "gpus": 8, "strategy": "ddp"}, ["--dtype", "fp32", "--gpus", "8", "--strategy", "ddp", "--checkpointing"], ["--dtype mixed", "--optimizer adamw_8bit"]),
+        pytest.param(*("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-80", "gpus": 8}, ["--dtype", "fp32", "--gpus", "8", "--checkpointing"], ["--dtype mixed"]), marks=pytest.mark.nightly),  # fp32 has no profile
+        pytest.param(*("mistral-7b", {"precision": "fp32", "checkpointing": True}, {"gpu": "a100-sxm4-40", "gpus": 8, "strategy": "ddp"}, ["--dtype", "fp32", "--gpus", "8", "--strategy", "ddp", "--checkpointing"], ["--dtype mixed", "--optimizer adamw_8bit"]), marks=pytest.mark.nightly),  # fp32 has no profile
     ],
 )  # fmt: skip
 def test_a_change_is_what_the_command_answers_with_its_option(capsys, name, job, cluster, options, offered):

@@ -322,12 +322,14 @@ def rate(source, workload, setting):
     return timing.prediction(traced(workload), workload, setting, unseen).tokens_per_second / setting.gpus
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("source, model, gpu, gpus, published, given", OUTSIDE)
 def test_four_more_published_steps_come_within_a_fifth(source, model, gpu, gpus, published, given):
     (option,) = plan(model, gpu, gpus, only="FSDP2", attention="flash", **given)  # of their years
     assert rate(source, option.workload, option.setting) == pytest.approx(published, rel=validate_plan.CLOSE)
 
 
+@pytest.mark.nightly
 def test_405b_on_128_h100_is_planned_a_sixth_too_fast():
     """109 tokens/s per GPU with two sequences in each group of 8; FSDP alone ran out of memory."""
     alone, split = (
@@ -338,6 +340,7 @@ def test_405b_on_128_h100_is_planned_a_sixth_too_fast():
     assert split.fits and not alone.fits
 
 
+@pytest.mark.nightly
 def test_qlora_of_a_70b_that_ran_out_of_memory_under_fsdp1_does_not_fit_with_what_fsdp1_keeps():
     (row,) = (row for row in published.rows() if row["id"] == "n-0040")
     found, constants = Peaks(), timing.fitted()["memory"]
@@ -348,6 +351,7 @@ def test_qlora_of_a_70b_that_ran_out_of_memory_under_fsdp1_does_not_fit_with_wha
     assert high + constants["context_many"] * 2**30 > step.size
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["n-0010", "n-0026"])
 def test_what_ran_out_of_memory_on_two_gpus_does_not_fit(name):
     """Full fine-tuning and LoRA of a 70B model."""
