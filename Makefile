@@ -74,7 +74,7 @@ check: $(SITE) ## what needs no execution: pages, figures, pairs, records, style
 	@$(BIN)/python -m evidence check
 
 test: ready $(TEST) $(PYODIDE) $(JS_TOOLS) browser check ## the proof of the product in ten minutes, and what your change touches (CHANGED=origin/main, the default: since then)
-	@chosen=$$($(BIN)/python tests/chosen.py core $(CHANGED:%=--changed %)) || exit; $(PYTEST) $$chosen
+	@chosen=$$($(BIN)/python tests/chosen.py core $(CHANGED:%=--changed %) $(ONLY:%=--only %)) || exit; $(PYTEST) $$chosen
 
 test-all: ready-all $(TEST) $(PYODIDE) $(JS_TOOLS) browser check ## everything: each program, each exact figure, private environments (an hour). SHARD=2/4: a part. MINUTES=60: begins nothing later, and is red
 	@chosen=$$($(BIN)/python tests/chosen.py all $(SHARD:%=--shard %) $(ONLY:%=--only %)) || exit; $(PYTEST) $$chosen

@@ -1,6 +1,7 @@
 """Which tests run: the core, what a change can touch, everything, or a part of it. The Makefile asks, and passes the answer to pytest.
 
     python tests/chosen.py core                        the core, and whatever differs from the branch origin/main: `make test`
+    python tests/chosen.py core --only core            the core alone
     python tests/chosen.py core --changed COMMIT       only what a change since that commit can touch: `make test CHANGED=COMMIT`
     python tests/chosen.py all [--shard 2/4]           every test, or the second of four parts that take about as long: `make test-all`
     python tests/chosen.py all --only changed          what has changed since a whole run last proved it (tests/proved.json), without the core
@@ -339,7 +340,7 @@ def choose(asked: argparse.Namespace) -> tuple[list[Chosen], str]:
             sys.exit(f"CHANGED={asked.changed}: nothing differs from it. Fix: name the commit that your work started from, as in make test CHANGED=origin/main")
         return answering_to([*changed]), "core"
     if asked.kind == "core":
-        more = since_main()
+        more = [] if asked.only == "core" else since_main()
         named = {one.test for one in more if one.whole}
         return sorted([*(one for one in core() if one.test not in named), *(one for one in more if one.whole)]), "core"
     if not asked.only:
@@ -355,7 +356,7 @@ def main() -> None:
     parser.add_argument("kind", choices=["core", "all", "proved"])
     parser.add_argument("--changed", default="", help="such as origin/main: only what a change since then can touch")
     parser.add_argument("--shard", default="", help="such as 2/4")
-    parser.add_argument("--only", default="", choices=["", "changed", "unchanged"])
+    parser.add_argument("--only", default="", choices=["", "core", "changed", "unchanged"])
     parser.add_argument("--within", type=float, metavar="MINUTES", help="only say whether they take no longer, by the exit status")
     asked = parser.parse_args()
     if asked.kind == "proved":
