@@ -30,6 +30,7 @@ def lines(folder):
     return (folder / "measured.jsonl").read_text().splitlines()
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_goes_on_where_it_stopped_and_a_step_that_fails_keeps_none_from_running(tmp_path):
     first = start(tmp_path, *QUICK, NEEDS_TRITON)
     while "train" not in first.stdout.readline():  # the first step is on disk

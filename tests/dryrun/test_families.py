@@ -30,7 +30,10 @@ OWN = {
 ASKED = [(name, variant, SIZES[index % len(SIZES)], (16, 8, 64)[index % 3]) for index, (name, variant) in enumerate(zip(OWN, VARIANTS, strict=False))]
 
 
-@pytest.mark.parametrize("name, variant, size, rank", [*ASKED, *((*asked[:1], "qlora checkpointing", *asked[2:]) for asked in ASKED[::4])])
+QLORA = [(*asked[:1], "qlora checkpointing", *asked[2:]) for asked in ASKED[::4]]
+
+
+@pytest.mark.parametrize("name, variant, size, rank", [*ASKED[::2], *(pytest.param(*asked, marks=pytest.mark.nightly) for asked in (*ASKED[1::2], *QLORA))])
 def test_sizes_that_no_profile_was_made_from_come_out_as_a_trace_of_them(name, variant, size, rank):
     batch, length = size
     workload = Workload(families.of_words(OWN[name]), batch, 1 if variant == "decode" else length, **profile_trace.options_of(variant, rank))
