@@ -60,9 +60,9 @@ def main(arguments=None):
 
 def check(asked):
     from . import notebook_lint
-    from .site import addresses, lint, redirects
+    from .site import addresses, best_bets, lint, redirects
 
-    problems = [*lint.check(), *lint.check_repository(), *redirects.check(), *addresses.check(), *notebooks.strays()]
+    problems = [*lint.check(), *lint.check_repository(), *redirects.check(), *best_bets.check(), *addresses.check(), *notebooks.strays()]
     for name in notebooks.names():
         problems += [*pairs.check(name), *notebook_lint.check(name)]
         problems += lint.check_notebook_prose(Path("notebooks", f"{name}.py"), notebooks.read_source(name))

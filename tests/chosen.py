@@ -27,7 +27,7 @@ import watched
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dryrun", "evidence", "fitting", "gpu_steps")
-OF_SITE = ("docs/", "theme/", "snippets/", "notebooks/", "results/", "mkdocs.yml", "redirects.yml", "addresses.txt", "evidence/site/")
+OF_SITE = ("docs/", "theme/", "snippets/", "notebooks/", "results/", "mkdocs.yml", "redirects.yml", "best_bets.yml", "addresses.txt", "evidence/site/")
 ANY = ("conftest.py", "tests/conftest.py", "tests/programs.py", "tests/chosen.py")
 NAMED = ("README.md", "CONTRIBUTING.md")  # by the tests that read them
 PROVED = ROOT / "tests" / "proved.json"  # of each test file: seconds on two cores, and the commit and day at which all of it last passed

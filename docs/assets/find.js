@@ -2,7 +2,7 @@
 import { make, savesData, settings, siteRoot, the } from "./shared/dom.mjs"
 import { mayAsk, planned } from "./find/planner.mjs"
 import { plain, results } from "./find/results.mjs"
-import { guidesFirst, oldName, pageOf, putBack, summary } from "./find/sections.mjs"
+import { bestBets, guidesFirst, led, oldName, pageOf, putBack, summary } from "./find/sections.mjs"
 
 /** @import { Offered } from "./planner/types.js" */
 /** @import { Found, Section } from "./find/sections.mjs" */
@@ -22,6 +22,8 @@ const worker = new Worker(new URL(settings().search, location.href))
 const sections = new Map()
 /** @type {Record<string, string>} */
 let moved = {}
+/** @type {ReturnType<typeof bestBets> | undefined} */
+let bet
 let isReady = false
 /** @type {string | undefined} The query that the worker has. */
 let asked
@@ -53,10 +55,8 @@ const removePlannerLink = () => panel.querySelector(".find-ask")?.remove()
 
 /** @param {string} query @param {Items & {words: string[], instead: Record<string, string>}} found */
 const show = (query, { items, words, instead }) => {
-  const sorted = guidesFirst(items, titleOf), old = moved[oldName(query)]
-  /** @param {Found[]} group */
-  const isOther = ([best]) => pageOf(best.location) !== pageOf(old)
-  const groups = sections.has(old) ? [[{ location: old }], ...sorted.filter(isOther)] : sorted
+  const first = [moved[oldName(query)], bet?.(query)].find(place => place !== undefined && sections.has(place))
+  const groups = led(guidesFirst(items, titleOf), first)
   list.replaceChildren(...groups.slice(0, MOST).map(group => result(group, words)))
   const scrolled = list.parentElement?.parentElement
   if (scrolled) scrolled.scrollTop = 0
@@ -139,6 +139,7 @@ panel.addEventListener("keydown", event => {
 status.textContent = "Loading the search"
 fetch(new URL("search/search_index.json", root)).then(answer => answer.json()).then(index => {
   moved = index.moved
+  bet = bestBets(index.bets, index.common)
   putBack(index)
   for (const section of index.docs) sections.set(section.location, section)
   const { config, docs, common } = index

@@ -19,7 +19,7 @@ from .browser import LOOKS, Host, Visit, chromium, executable, violations
 
 KILOBYTE = 1000
 # gzipped, a first visit; a notebook's less its figures; the search's when it opens; the planner's with Python for the browser
-OVERVIEW, GUIDE, NOTEBOOK, LEDGER, SEARCH, PLANNER = (size * KILOBYTE for size in (52, 95, 72, 84, 208, 13_000))
+OVERVIEW, GUIDE, NOTEBOOK, LEDGER, SEARCH, PLANNER = (size * KILOBYTE for size in (52, 95, 72, 84, 200, 13_000))
 GATES = {"accessibility": "a11y", "best-practices": "best", "seo": "SEO"}  # which must be 100
 LIGHTHOUSE = Path(".venv/lighthouse/node_modules/lighthouse/cli/index.js")
 

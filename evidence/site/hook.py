@@ -30,6 +30,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
+CELL = re.compile(r"</t[hd]>")
 BEHIND = 0.3  # the weight in the search of a notebook, which stands behind its guide
 RECIPE = 0.6  # and of one that readers come for
 NOT_YET = (
@@ -165,8 +166,9 @@ def on_page_content(html, *, page, config, files):
 
 @event_priority(100)  # before the search reads the page
 def _hide_colors(context, *, page, config, nav):
-    """The colors of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build."""
-    page.colored, page.content = page.content, COLORS.sub(r"\1", page.content)
+    """The colors of code are two thirds of a page's tags, and the search reads words: parsing them costs a second a build.
+    It drops the tags of cells, and words of neighbors must not become one."""
+    page.colored, page.content = page.content, CELL.sub(r"\g<0> ", COLORS.sub(r"\1", page.content))
 
 
 @event_priority(-100)

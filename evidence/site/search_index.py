@@ -2,7 +2,8 @@
 
 A section begins with its own first sentence, which a result shows; the rest of its text is words to find it by, each at most
 twice, without those that every sentence has, which docs/assets/search.js leaves out of a query too, and without decimals. A notebook
-repeats its guide and prints tables, so only names that no guide has are kept of it, each once. The ledger repeats the notebooks.
+repeats its guide and prints tables, so only names that no guide has are kept of it, each once. The ledger repeats the notebooks. An
+entry of the glossary is found by its term and its first sentence, since the page that it leads to has the rest.
 The names that pages had lead to their places: they are no results of their own.
 
 Words are stored once, each with the sections that have it: half of what the same words weigh in the order of the text, which no
@@ -15,7 +16,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from . import redirects
+from . import best_bets, redirects
 
 BLOCKS = re.compile(r"</?(?:p|li|ol|ul|pre)[^>]*>")
 TAGS = re.compile(r"<[^>]+>")
@@ -29,9 +30,11 @@ DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
 PARTS = re.compile(r"[\s\u200b\-_,:;!?=\[\](){}<>'\"`/|*+%@#&~]+|\.(?!\d)")  # as mkdocs.yml parts words
 OFTEN = 2  # a word that stands in a section more often says no more about it
+UNASKED = re.compile(rf"{DECIMAL.pattern}|[\d·]$")  # docs/assets/search/query.mjs leaves a digit out of a query
 LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
 NAME = re.compile(r"[^\W\d]{4,}$")  # of a notebook: letters alone
 LEDGER = "evidence/ledger/#"
+GLOSSARY = "glossary/#"
 COMMON = (
     "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
     "have how i if in into is it its just like may me might my no not of on only or our out should so some than that the "
@@ -49,7 +52,7 @@ UNSAID = frozenset(COMMON.split())
 DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in '"\\')
 
 
-def slim(index, path=redirects.FILE):
+def slim(index, path=redirects.FILE, bets=best_bets.FILE):
     """Rewrites the index at a path."""
     data = json.loads(Path(index).read_text(encoding="utf-8"))
     docs = [doc for doc in data["docs"] if not doc["location"].startswith(LEDGER)]
@@ -61,6 +64,7 @@ def slim(index, path=redirects.FILE):
     kept = {doc["location"] for doc in data["docs"]}
     data["common"] = COMMON.split()
     data["moved"] = {old: place for old, place in _moved(path) if place in kept}
+    data["bets"] = best_bets.places(bets)
     Path(index).write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
@@ -94,6 +98,8 @@ def _section(doc, explained, told):
     if not first:  # a section of code or a table shows its first words
         first = rest if len(rest) <= LONGEST else rest[:LONGEST].rpartition(" ")[0]
         rest = rest[len(first) :]
+    if doc["location"].startswith(GLOSSARY):
+        rest = ""
     return doc | {"title": _plain(doc["title"]), "text": first, "words": rest}
 
 
@@ -125,11 +131,12 @@ def _written(number):
 
 
 def _seldom(text):
-    """The words of a text, as the search parts them, each at most OFTEN times. Numbers stay: they tell messages apart."""
+    """The words of a text, as the search parts them, each at most OFTEN times, without those that no query asks for.
+    Numbers of several digits stay, each time: they tell messages apart."""
     counts, kept = Counter(), []
     for word in filter(None, PARTS.split(text.lower())):
         counts[word] += 1
-        if counts[word] <= OFTEN or NUMBER.match(word):
+        if not UNASKED.match(word) and (counts[word] <= OFTEN or NUMBER.match(word)):
             kept.append(word)
     return " ".join(kept)
 

@@ -3,7 +3,7 @@ import { test } from "node:test"
 import { details } from "../../docs/assets/find/details.mjs"
 import { named } from "../../docs/assets/find/names.mjs"
 import { mayAsk, planned } from "../../docs/assets/find/planner.mjs"
-import { better, guidesFirst, having, oldName, passage, putBack, summary } from "../../docs/assets/find/sections.mjs"
+import { bestBets, better, guidesFirst, having, led, oldName, passage, putBack, summary } from "../../docs/assets/find/sections.mjs"
 import { isAsked } from "../../docs/assets/ledger/claims.mjs"
 import { matcher } from "../../docs/assets/filter/words.mjs"
 import { beginning } from "../../docs/assets/shared/words.mjs"
@@ -139,4 +139,18 @@ test("claims are asked for by words, kind, machine, page and whether they apply"
   for (const some of [{}, { words: "GPU memory" }, { kind: "measured" }, { machine: "T4" }, { page: "training/rig" }, { value: "yes" }]) assert.ok(asked(some), JSON.stringify(some))
   for (const some of [{ words: "cpu" }, { kind: "cited" }, { page: "training" }, { value: "no" }]) assert.ok(!asked(some), JSON.stringify(some))
   assert.ok(isAsked({ ...row, value: "does not apply: no gpu" }, { words: "", kind: "", machine: "", page: "", value: "no" }))
+})
+
+test("a best bet is asked by its words in any order, without those that every sentence has", () => {
+  const bet = bestBets({ "training/one-gpu/": ["reduce vram"], "your-model/": ["does it fit"] }, ["how", "to", "my", "does", "it", "will"])
+  for (const query of ["reduce vram", "VRAM, reduce!", "how to reduce my vram"]) assert.equal(bet(query), "training/one-gpu/", query)
+  assert.equal(bet("will it fit"), "your-model/")
+  for (const query of ["reduce vram on windows", "reduce", "", "how to"]) assert.equal(bet(query), undefined, query)
+})
+
+test("the section that answers goes before all others, with the rest of its page behind it", () => {
+  const groups = [[{ location: "a/#x" }], [{ location: "b/#y" }, { location: "b/#z" }]]
+  assert.deepEqual(led(groups, "b/#z"), [[{ location: "b/#z" }, { location: "b/#y" }], [{ location: "a/#x" }]])
+  assert.deepEqual(led(groups, "c/"), [[{ location: "c/" }], ...groups])
+  assert.equal(led(groups, undefined), groups)
 })

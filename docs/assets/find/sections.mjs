@@ -54,6 +54,36 @@ export const guidesFirst = (groups, titleOf) => {
 export const oldName = query => query.trim().toLowerCase().replace(/[?#].*$/, "").replace(/(\.html)?\/*$/, "")
   .replace(/^.*\/docs\/\w+\/(?:[^/]+\/)*(?=[\w-]+$)/, "")
 
+/**
+ * @param {Record<string, string[]>} bets the queries that a place answers
+ * @param {string[]} common words, which every sentence has
+ * @returns {(query: string) => string | undefined} the place that answers a query of the same words, in any order
+ */
+export const bestBets = (bets, common) => {
+  const unsaid = new Set(common)
+  /** @param {string} query */
+  const wordsOf = query => {
+    const words = query.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}.+]*/gu) ?? []
+    const telling = words.filter(word => !unsaid.has(word))
+    return (telling.length ? telling : words).sort().join(" ")
+  }
+  const places = new Map(Object.entries(bets).flatMap(([place, queries]) =>
+    queries.map(query => [wordsOf(query), place])))
+  return query => places.get(wordsOf(query))
+}
+
+/**
+ * @param {Found[][]} groups pages with their sections
+ * @param {string | undefined} first the section that answers, which goes before all others, and its page with it
+ */
+export const led = (groups, first) => {
+  if (first === undefined) return groups
+  /** @param {Found[]} group */
+  const isOfPage = ([best]) => pageOf(best.location) === pageOf(first)
+  const more = groups.filter(isOfPage).flat().filter(({ location }) => location !== first)
+  return [[{ location: first }, ...more], ...groups.filter(group => !isOfPage(group))]
+}
+
 /** @param {string} text @param {string[]} words How many of the words it has. */
 export const having = (text, words) => {
   const lower = text.toLowerCase()
