@@ -20,7 +20,7 @@ from typing import Any
 
 # What a run may take in seconds. A session passes over one that no longer fits into what is left.
 PLAN = (
-    ("record", "inference_one_gpu", 420),
+    ("record", "generate_speed", 420),
     ("record", "throughput", 150),
     ("record", "optimizers", 150),
     ("record", "adapters_and_offload", 240),

@@ -14,10 +14,10 @@ from programs import ROOT
 from evidence import claims, machine
 
 T4 = SimpleNamespace(name="Tesla T4", total_memory=15 * 2**30, major=7, minor=5)
-NEEDED = ("import matplotlib", "def shape(", "MISTRAL =", "def gpt_oss", "MODELS = DENSE", "def layer_numbers")  # of the part that counts
 SMALLER = {
     'torch.device("cuda" if GPU else "cpu")': 'torch.device("cpu")',
-    "qwen3(2048, 28, 16, 8, intermediate_size=6144, tie_word_embeddings=True)": "llama(2000, 64, 2, 4, 2, intermediate_size=128)",
+    'RAN, CONFIG = "Qwen3-1.7B", QWEN': 'RAN, CONFIG = "Qwen3-1.7B", TINY',
+    "vocab_size=8000, hidden_size=512": "vocab_size=2000, hidden_size=64",
     "(512, 64) if GPU": "(16, 3) if GPU",
     "4096 if GPU": "64 if GPU",
     "HEADS = 32 if GPU": "HEADS = 2 if GPU",
@@ -37,7 +37,7 @@ def a_t4(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda *given, answer=answer, **options: answer)
     monkeypatch.setattr(machine, "_driver", dict)
     monkeypatch.setenv("EVIDENCE_GO_ON", "1")  # bounds are of a real GPU
-    monkeypatch.setenv("EVIDENCE_RUN", "inference_one_gpu")
+    monkeypatch.setenv("EVIDENCE_RUN", "generate_speed")
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -45,16 +45,15 @@ def a_t4(monkeypatch):
 
 def test_inference_measures_every_way_every_batch_and_every_width_on_a_gpu(a_t4, monkeypatch):
     monkeypatch.setattr(pyplot, "show", lambda: None)
-    notebook = jupytext.read(ROOT / "notebooks" / "inference_one_gpu.py")
+    notebook = jupytext.read(ROOT / "notebooks" / "generate_speed.py")
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    first = next(number for number, source in enumerate(cells) if "def random_weights" in source)
-    wanted = [source for source in cells[:first] if any(part in source for part in NEEDED) and "BUILT = " not in source]
-    code = "\n".join([*wanted, *cells[first:-1]])
+    first = next(number for number, source in enumerate(cells) if "start(" in source)  # behind the installation
+    code = "\n".join(cells[first:-1])
     for large, small in SMALLER.items():
         assert code.count(large) == 1, large
         code = code.replace(large, small)
     values = {}
-    exec(compile(code, "inference_one_gpu", "exec"), values)
+    exec(compile(code, "generate_speed", "exec"), values)
     assert values["GPU"] and values["RAN"] == "Qwen3-1.7B" and values["HALF"] == torch.float16
     left = claims._run["left"]
     rows = {name: len(data["rows"]) for (kind, name), data in left.items() if kind == "table"}

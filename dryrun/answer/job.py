@@ -6,6 +6,7 @@ ValueError of one line, before anything is traced. No torch: names are looked up
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import dataclass, field
@@ -147,7 +148,10 @@ def model(given: str | Path | Model) -> Model:
         return Model(given, models.known(given))
     path = config_file.config_file(given)
     text = config_file.text_of(path)
-    values = config_file.parsed(text, path)
+    read = config_file.parsed(text, path)
+    values = config_file.with_quantization(read, path)
+    if values is not read:
+        text = json.dumps(values)
     if len(text) > config_file.LONGEST_TEXT:
         text = models.without_layers(values)
     if not profiles.has(text):

@@ -53,11 +53,6 @@ def config_file(given: str | Path) -> Path:
     raise ValueError(f"{path}: there is no such file: give a model's config.json, or the folder that holds it")
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """The fields of a config.json, which name its kind of model and have sizes that a model can have."""
-    return parsed(text_of(path), path)
-
-
 def text_of(path: Path) -> str:
     """The text of a config.json."""
     try:
@@ -87,6 +82,22 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
         if isinstance(part, dict):
             _check_part(part, path)
     return values
+
+
+def with_quantization(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The fields, with what NVIDIA's ModelOpt writes into a file beside the config.json, which then says nothing of a quantization."""
+    beside, text = path.with_name("hf_quant_config.json"), values.get("text_config")
+    said = [part.get("quantization_config") for part in (values, text) if isinstance(part, dict)]
+    if any(said) or not beside.is_file():
+        return values
+    try:
+        quantization = json.loads(text_of(beside))["quantization"]
+        if not isinstance(quantization, dict):
+            raise TypeError
+    except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
+        what = f'{beside}: there is no object "quantization" in it'
+        raise ValueError(f"{what}: take the file as its publisher has it, or remove it, and 16 bits are counted") from None
+    return values | {"quantization_config": {"quant_method": "modelopt", **quantization}}
 
 
 def _check_part(values: dict[str, Any], path: Path) -> None:

@@ -72,3 +72,24 @@ def test_experts_alone_are_counted_in_their_format():
 
 def test_what_is_not_known_of_a_format_is_said_and_not_counted():
     assert stored({"quantization_config": {"quant_method": "of_next_year"}}, False).weights == "bf16"
+
+
+def test_the_format_beside_a_config_is_read_and_one_in_it_goes_first(tmp_path):
+    """NVIDIA's checkpoints of ModelOpt have it in hf_quant_config.json, where vLLM reads it too."""
+    sizes = {"vocab_size": 32000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config, beside = tmp_path / "config.json", tmp_path / "hf_quant_config.json"
+    config.write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes}))
+    assert Generation(str(tmp_path)).weights == "bf16"
+    beside.write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}))
+    asked = Generation(str(config))
+    assert (asked.weights, asked.as_published, asked.model.stored_in) == ("fp8", True, "fp8")
+    config.write_text(json.dumps({"model_type": "llama", **sizes, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}))
+    assert Generation(str(config)).weights == "nvfp4"
+
+
+def test_a_file_beside_a_config_that_says_no_quantization_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    for text in ("", "[]", '{"quantization": 4}', '{"producer": {}}'):
+        (tmp_path / "hf_quant_config.json").write_text(text)
+        with pytest.raises(ValueError, match=r'hf_quant_config.json: there is no object "quantization" in it'):
+            Generation(str(tmp_path))

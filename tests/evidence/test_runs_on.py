@@ -28,7 +28,7 @@ def test_a_head_that_says_nothing_is_refused(repository):
 
 def test_the_workflow_asks_for_the_notebooks_that_use_a_gpu():
     done = subprocess.run([sys.executable, "-m", "evidence.runs_on", "gpu"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == runs_on.named("gpu") and "inference_one_gpu" in done.stdout.split()
+    assert done.stdout.split() == runs_on.named("gpu") and "generate_speed" in done.stdout.split()
     assert not {"gpu_steps", "cpu_training", "how_it_works"} & set(done.stdout.split())
 
 

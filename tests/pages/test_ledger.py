@@ -90,5 +90,7 @@ def test_the_form_offers_every_kind_page_and_machine(ledger, found):
     }
     claims = [claim for kept in found.values() for record in kept for claim in record.data["claims"].values()]
     assert set(offered["kind"]) == {claim["kind"] for claim in claims}
-    assert set(offered["machine"]) == {record.label for kept in found.values() for record in kept if record.machine}
+    machines = {record.machine: record.label for kept in found.values() for record in kept if record.machine}
+    assert len(offered["machine"]) == len(set(offered["machine"])) == len(machines), "two machines of one kind are told apart"
+    assert {option.partition(" (")[0] for option in offered["machine"]} == {label.partition(" (")[0] for label in machines.values()}
     assert "training/one-gpu" in offered["page"]

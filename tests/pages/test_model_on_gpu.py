@@ -92,6 +92,8 @@ def made_by_the_recipe(layers, length, bits, folder):
     class Words:
         """A conversation of `length` tokens, half of them the question."""
 
+        pad_token = "<pad>"
+
         def apply_chat_template(self, messages, **more):
             return {"input_ids": [5] * (length if len(messages) > 1 else length // 2)}
 
