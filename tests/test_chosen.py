@@ -127,3 +127,19 @@ def test_only_a_run_of_an_unedited_commit_proves_it(monkeypatch, tmp_path):
         monkeypatch.setattr(chosen, "proofs", lambda: {})
         chosen.take_over()
         assert json.loads(chosen.PROVED.read_text()) == {"tests/test_make.py": {"seconds": 2.0} | proved, "tests/test_warm.py": {"core": 1.0}}
+
+
+@pytest.mark.parametrize("commit, passed, proof", [("abc", True, {"commit": "abc", "day": "2026-12-01"}), ("abc", False, {}), ("older", True, None)])
+def test_a_file_whose_core_and_whose_rest_ran_apart_is_proved_where_both_are_of_one_commit(commit, passed, proof, monkeypatch, tmp_path):
+    monkeypatch.setattr(chosen, "ROOT", tmp_path)
+    monkeypatch.setattr(chosen, "files_of_tests", lambda: (Path("tests/test_warm.py"),))
+    monkeypatch.setattr(chosen, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(chosen, "PROVED", tmp_path / "proved.json")
+    chosen.RUNS.mkdir()
+    for part, of, seconds, held in (("core", commit, 1.0, passed), ("rest", "abc", 3.0, True)):
+        files = {"tests/test_warm.py": {"seconds": seconds, "passed": held, "whole": False}}
+        (chosen.RUNS / f"{part}.json").write_text(json.dumps({"commit": of, "day": "2026-12-01", "files": files}))
+    monkeypatch.setattr(chosen, "proofs", dict)
+    chosen.take_over()
+    together = {} if proof is None else {"seconds": 4.0} | proof
+    assert json.loads(chosen.PROVED.read_text()) == {"tests/test_warm.py": {"core": 1.0} | together}
