@@ -14,6 +14,8 @@ SHAPE = "write `page.md#section: [query, query]` lines"
 
 def load(path=FILE):
     """{(page, anchor or nothing): queries}"""
+    if not Path(path).is_file():
+        return {}
     text = read_text(path)
     try:
         entries = yaml.safe_load(text)
@@ -34,7 +36,7 @@ def load(path=FILE):
 def check(path=FILE, docs=DOCS):
     """Every place that is gone, and every query that has two."""
     known = [page.relative_to(docs).as_posix() for page in Path(docs).rglob("*.md")]
-    text, seen = read_text(path), {}
+    text, seen = read_text(path) if Path(path).is_file() else "", {}
     for (page, anchor), queries in load(path).items():
         line = line_of(text, f"{page}#{anchor}:" if anchor else f"{page}:")
         if page not in known:
