@@ -8,6 +8,7 @@ import bitsandbytes  # noqa: F401, before torch says that there is a GPU: it cho
 import jupytext
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 from matplotlib import pyplot
 from programs import ROOT
 
@@ -41,6 +42,7 @@ def a_t4(monkeypatch):
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+    InteractiveShell.clear_instance()  # matplotlib's formats made one, by which evidence knows a reader at work
 
 
 def test_inference_measures_every_way_every_batch_and_every_width_on_a_gpu(a_t4, monkeypatch):
