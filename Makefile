@@ -50,7 +50,7 @@ PIP := $(BIN)/python -m pip install -q --no-compile --no-deps --require-hashes
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RETRY := { echo "Makefile: the download failed (see above). Fix: check the network and run the same command again; what is installed stays." >&2; exit 1; }
 
-.PHONY: help serve site check test test-all proved audit notebooks exact engines recipes record verify gpu add summary pair fit profiles addresses install lock clean ready ready-all browser
+.PHONY: help serve site check test test-all proved audit notebooks exact engines recipes record verify gpu add summary pair wheel fit profiles addresses install lock clean ready ready-all browser
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -125,6 +125,13 @@ summary: $(SITE) ## the records that differ from a commit and the pages they cha
 
 pair: $(SITE) ## take edits of prose, comments and install cells over into the .ipynb files, without a run
 	@$(BIN)/python -m evidence pair
+
+wheel: ## build the wheel that a release publishes into out/wheel, and ask it a first question where nothing else is installed
+	@rm -rf out/wheel && $(PYTHON) -m venv out/wheel/empty
+	@out/wheel/empty/bin/pip install -q twine && $(PYTHON) -m pip wheel -q --no-deps --wheel-dir out/wheel ./dryrun || $(RETRY)
+	@out/wheel/empty/bin/twine check --strict out/wheel/*.whl
+	@$(PYTHON) -m venv --clear out/wheel/empty && out/wheel/empty/bin/pip install -q out/wheel/*.whl
+	@cd out/wheel && PYTHONPATH= empty/bin/dryrun train llama3-8b --gpu rtx-4090 --lora 16 --checkpointing --fail-unless fits
 
 fit: $(TEST) ## fit the predicted seconds to the published measurements, into dryrun/data/constants.json (minutes)
 	@$(BIN)/python -m fitting

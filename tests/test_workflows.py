@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 SECRET = re.compile(r"\bsecrets\b|\bgithub\s*\.\s*token\b", re.IGNORECASE)
 
 TAGS = ".github/workflows/release.yml: job tag"  # pushes one tag, and does nothing else
+PYPI = ".github/workflows/release.yml: job publish"  # uploads the wheel that another job built, and does nothing else
 ISSUE_CONFIG = ".github/ISSUE_TEMPLATE/config.yml"
 FILES_BY_SCHEMA = {
     "vendor.github-workflows": ".github/workflows/*.y*ml",
@@ -97,7 +98,7 @@ def test_no_checkout_leaves_its_token_behind():
 def test_only_the_deployment_to_pages_and_the_release_may_write():
     deployment = ".github/workflows/publish.yml: job deploy"
     writes = {place: job["permissions"] for place, job in jobs() if "write" in str(job.get("permissions", ""))}
-    assert writes == {deployment: {"pages": "write", "id-token": "write"}, TAGS: {"contents": "write"}}
+    assert writes == {deployment: {"pages": "write", "id-token": "write"}, TAGS: {"contents": "write"}, PYPI: {"id-token": "write"}}
 
 
 def test_the_release_runs_nothing_of_the_project_beside_its_token():
@@ -105,6 +106,13 @@ def test_the_release_runs_nothing_of_the_project_beside_its_token():
     assert job["if"] == "github.ref == 'refs/heads/main'"
     script = "".join(step.get("run", "") for step in job["steps"])
     assert not re.search(r"\b(make|python3?|pip|npm|bash|sh) ", script) and [step["uses"].split("@")[0] for step in job["steps"] if "uses" in step] == ["actions/checkout"]
+
+
+def test_the_wheel_is_published_by_a_job_that_runs_no_code_of_the_project_after_the_one_that_built_and_tried_it():
+    release, check = (yaml.safe_load((ROOT / ".github/workflows" / name).read_text())["jobs"] for name in ("release.yml", "check.yml"))
+    assert (release["publish"]["needs"], release["wheel"]["needs"]) == ("wheel", "tag")
+    assert [step["uses"].split("@")[0] for step in release["publish"]["steps"]] == ["actions/download-artifact", "pypa/gh-action-pypi-publish"]
+    assert all({"run": "make wheel"} in job["wheel"]["steps"] for job in (release, check))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from functools import cached_property
 from ..cost import decoding, shared_memory, timing
 from ..cost.roofline import BEFORE_AMPERE
 from ..cost.traces import traced
+from ..models.config_file import INSTALL
 from ..step.workload import Traced, Workload
 from ..tables.formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from ..tables.hardware import GiB
@@ -151,7 +152,7 @@ class Served:
         if self.generation.weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
             return f"engines run fp8 from compute capability 7.5 on, and {self.cluster.gpu.label} has less: take int4-128 (GPTQ), or fp16"
         if not self.traced.kernels.counts:
-            return "this model has no profile here, and its kernels are traced where torch and transformers are installed: pip install 'dryrun[trace]'"
+            return f"this model has no profile here, and its kernels are traced where torch and transformers are installed: {INSTALL}"
         if self.traced.unjudged:
             return f"no published run of a model with {self.traced.unjudged} was found that could judge it"
         return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")

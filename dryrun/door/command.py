@@ -283,8 +283,14 @@ def generation_of(options: argparse.Namespace) -> Generation:
     return Generation(options.model, options.prompt, options.new, options.batch, options.weights)
 
 
+STRANGER = """error: {folder}/__init__.py is not ours: the package `dryrun` on PyPI, which is another project, has a folder of the same name. \
+Fix: pip uninstall -y dryrun gpu-dryrun, then install gpu-dryrun again"""
+
+
 def command() -> None:
     """The console script. Libraries that are imported on the way warn of what is nothing to this command."""
+    if not hasattr(sys.modules["dryrun"], "predict"):
+        sys.exit(STRANGER.format(folder=Path(__file__).parents[1]))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # `dryrun.__init__` had it end without a traceback
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")

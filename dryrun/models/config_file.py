@@ -273,8 +273,11 @@ def place(error: BaseException) -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
+INSTALL = "pip install 'torch>=2.11' 'transformers>=5.23,<6'"  # the extra `trace` of the package
+
+
 def needs_tracing() -> None:
     """ModuleNotFoundError with the fix, where what runs a model's code is not installed."""
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
-            raise ModuleNotFoundError(f"{name} is not installed, and runs the model's code: pip install 'dryrun[trace]'", name=name)
+            raise ModuleNotFoundError(f"{name} is not installed, and runs the model's code: {INSTALL}", name=name)

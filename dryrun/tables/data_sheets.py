@@ -13,6 +13,8 @@ with the same chip, GB for GiB. Such a value contradicts another value:
 - CUDA reports nearly as many bytes as `Accelerator.bytes`, and never more
 - the links are among those of links.json
 
+Before these come the faults of a row by itself (`faults`): a field that is missing or misspelt, a unit, a source, a peak that is not dense.
+
 What is known and stays has its reason in the row, under `clock_exception` or `exceptions`, and both sources under
 `disagreements`. It cannot see what contradicts nothing: all peaks of a TPU doubled, a power limit, a year.
 """
@@ -20,9 +22,10 @@ What is known and stays has its reason in the row, under `clock_exception` or `e
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from . import hardware
 
@@ -33,9 +36,69 @@ BELOW, ABOVE = 0.8, 1.03  # of units x operations x clock: matrix peaks that the
 # Ratios to the 16-bit peak where the architecture papers give no operations for each unit.
 RATIOS = {"tf32": (0.5, 1), "bf16": (1,), "fp16": (1,), "fp16_acc16": (1,), "fp8": (1, 2), "fp4": (4, 6), "int8": (1, 2)}
 CLOCKS = (900, 3200)  # MHz, where a row has no clock
+UNIT_OF = {name: unit for unit, names in {
+    "GB": ("memory",),
+    "GB/s": ("bandwidth", "link_total", "link_per_direction"),
+    "TFLOP/s": ("fp32", *(name for name in MATRIX if name != "int8")),
+    "TOP/s": ("int8",),
+    "MHz": ("clock", "matrix_clock"),
+    "MB": ("l2",),
+    "W": ("tdp",),
+    "count": ("units",),
+    "year": ("release_year",),
+    None: ("memory_type", "native_bf16", "native_fp8", "form_factor", "link", "peer_link", "host_link"),
+}.items() for name in names}  # fmt: skip
+READ = ("vendor-copy", "vendor-quoted", "table", "press", "community", "derived")
+DATE = r"\d{4}(-\d\d){0,2}"
+WITHOUT_HALF = ("arc-b580", "gb10")  # nobody printed a dense peak in 16 bits
 READS = {"GDDR": (10, 90), "HBM": (20, 60), "LPDDR": (1.5, 6)}  # of the whole memory per second
 L2_SPREAD = 3  # cards with parts of one chip cut off
 SIZE = 0.06  # of the memory: what a driver keeps to itself
+
+
+def faults(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tuple[str, str, str, str]]:
+    """Yields (key, name of the field or value, what is wrong, what to do) for what a row lacks by itself."""
+    for key, row in (hardware.ACCELERATORS if rows is None else rows).items():
+        for name in ("name", "label", "vendor", "architecture", "family", "scope"):
+            if not getattr(row, name):
+                yield key, name, "is empty", "write what the row of a similar one has"
+        for name in row.values.keys() - UNIT_OF.keys():
+            yield key, name, f"there is no such value{_meant(name, UNIT_OF)}", "spell it as the other rows do"
+        for name in sorted(UNIT_OF.keys() - row.values.keys()):
+            yield key, name, "is missing", f'give it, or write {{"value": null, "unit": {json.dumps(UNIT_OF[name])}, "note": "why there is none"}}'
+        for name, value in row.values.items():
+            if name in UNIT_OF:
+                yield from ((key, name, *fault) for fault in _value_faults(name, value))
+        if row.values.keys() >= {"bf16", "fp16"} and not (row.half or row.vendor == "Apple" or key in WITHOUT_HALF):
+            yield key, "bf16", "there is no peak in 16 bits, so no time would be predicted", "give the dense one of the data sheet as bf16 or fp16"
+
+
+def _value_faults(name: str, value: hardware.Value) -> Iterator[tuple[str, str]]:
+    unit = UNIT_OF[name]
+    if value.unit != unit:
+        yield f"the unit is {json.dumps(value.unit)}, and that of {name} is {json.dumps(unit)}", "convert the value, and write that unit"
+    if value.value is None:
+        if not value.note:
+            yield "null without a reason", "say in `note` why there is no value"
+        return
+    if not re.fullmatch(DATE, value.date or ""):
+        yield f"the date of its source is {value.date!r}", "write 2026, 2026-11 or 2026-11-30 in `sources`"
+    if not (value.source or "").startswith(("https://", "http://")) and value.read != "community":
+        yield f"its source is {value.source!r}", "give the address as `url`, in `sources` or here"
+    if value.read not in READ:
+        yield f"`read` is {value.read!r}{_meant(str(value.read), READ)}", f"write one of {', '.join(READ)}"
+    if unit and not (isinstance(value.value, int | float) and not isinstance(value.value, bool) and value.value > 0):
+        yield f"the value is {value.value!r}", f"write a number of {unit} above 0"
+    if unit in ("TFLOP/s", "TOP/s"):
+        if not value.dense:
+            yield "it is not marked as dense", 'halve a peak with sparsity, and write "dense": true'
+        if value.dtype != name.split("_")[0] or not value.accumulate:
+            yield f"it is of {value.dtype!r}, summed in {value.accumulate!r}", f'write "dtype": "{name.split("_")[0]}", and what it sums in as `accumulate`'
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def doubts(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tuple[str, str, str]]:
@@ -128,7 +191,7 @@ def _caches(rows: dict[str, hardware.Accelerator]) -> Iterator[tuple[str, str, s
 
 
 def main() -> bool:
-    found = [f"{key}, {name}: {said}" for key, name, said in doubts()]
+    found = [f"{key}, {name}: {said}" for key, name, said, *_ in (*faults(), *doubts())]
     print("\n".join(found) or "No doubts.")
     return bool(found)
 

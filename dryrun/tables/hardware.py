@@ -209,11 +209,21 @@ def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
         try:
             yield _accelerator(key, row, capacities, sources, operations)
         except KeyError as missing:
-            said = f"dryrun/data/accelerators.json: {key}: {missing} is missing, a field of the row or an entry of `sources`"
-            raise ValueError(f"{said}. Fix: copy what the row of a similar one has") from None
+            said = f"dryrun/data/accelerators.json: {key}: {missing} is missing. Fix: copy what the row of a similar one has"
+            raise ValueError(said) from None
 
 
 def _accelerator(key: str, row: dict[str, Any], capacities: dict[str, Any], sources: dict[str, Any], operations: dict[str, Any]) -> Accelerator:
+    for name, value in row["values"].items():
+        if value["value"] is not None and value.get("source") not in sources:
+            close = difflib.get_close_matches(str(value.get("source")), sources, 1, 0.5)
+            meant = f", did you mean {close[0]!r}?" if close else "."
+            said = f"dryrun/data/accelerators.json: {key}, {name}: source {value.get('source')!r} is no entry of `sources`{meant}"
+            raise ValueError(f"{said} Fix: write an entry with url, title, date, date_kind and read, or the name of one that is there")
+    if row["operations"] and row["operations"] not in operations:
+        close = difflib.get_close_matches(row["operations"], operations, 3, 0)
+        said = f"dryrun/data/accelerators.json: {key}, operations: {row['operations']!r} is no generation of `operations`: {', '.join(close)}, ..."
+        raise ValueError(f"{said} Fix: write one of them, or null where the papers do not say, which leaves peaks unchecked")
     values = {name: _value(value, sources) for name, value in row["values"].items()}
     facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
     lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
@@ -233,7 +243,7 @@ def _accelerator(key: str, row: dict[str, Any], capacities: dict[str, Any], sour
 
 def _value(row: dict[str, Any], sources: dict[str, Any]) -> Value:
     if row["value"] is None:
-        return Value(None, row.get("unit"), note=row["note"])
+        return Value(None, row.get("unit"), note=row.get("note"))
     source = sources[row["source"]]
     origin = {
         "source": row.get("url") or source["url"] or source["title"],

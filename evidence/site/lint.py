@@ -61,13 +61,14 @@ def check_repository():
 
 
 def check_data_sheets():
-    """Values of accelerators that contradict each other."""
+    """Rows of accelerators that lack something, and values that contradict each other."""
     path = hardware.DATA / "accelerators.json"
     text = read_text(path)
     rows = text.index('"accelerators": {')
-    for key, name, said in data_sheets.doubts():
+    doubted = "give the value of the data sheet, or a reason under `exceptions` of the row"
+    for key, name, said, fix in (*data_sheets.faults(), *((*doubt, doubted) for doubt in data_sheets.doubts())):
         line = text.count("\n", 0, text.index(f'"{key}": {{', rows)) + 1
-        yield Problem(path, f"{key}, {name}: {said}", "give the value of the data sheet, or a reason under `exceptions` of the row", line)
+        yield Problem(path, f"{key}, {name}: {said}", fix, line)
 
 
 def check_notebook_prose(path, notebook):

@@ -40,7 +40,7 @@ if not all(map(find_spec, ("dryrun", "peft", "bitsandbytes"))):  # in Colab: tor
         "transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 torchao==0.18.0 "
         "pandas matplotlib"
     )
-    ours = "dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
+    ours = "gpu-dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed.split(), ours], check=True)
 
 # %% [markdown]

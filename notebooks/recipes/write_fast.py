@@ -35,7 +35,7 @@ from importlib.util import find_spec
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one GPU, also where there are two
 if not all(map(find_spec, ("dryrun", "bitsandbytes"))):  # in Colab: torch stays; transformers refuses Colab's torchao
     needed = "transformers==5.23.0 accelerate==1.15.0 bitsandbytes==0.50.2 torchao==0.18.0 pandas matplotlib"
-    ours = "dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
+    ours = "gpu-dryrun @ git+https://github.com/performance-and-scalability/performance-and-scalability@v0.1.0#subdirectory=dryrun"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needed.split(), ours], check=True)
 
 # %% [markdown]

@@ -358,7 +358,7 @@ sys.exit(main(["train", "qwen3-8b", "--gpu", "l4", "--attention", "eager"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and "qwen3-8b h100-sxm5" in done.stdout
-    assert done.stderr.strip() == "error: torch is not installed, and runs the model's code: pip install 'dryrun[trace]'"
+    assert done.stderr.strip() == "error: torch is not installed, and runs the model's code: pip install 'torch>=2.11' 'transformers>=5.23,<6'"
 
 
 def test_without_the_repository_validate_prints_the_errors_that_come_with_the_package(monkeypatch, capsys):

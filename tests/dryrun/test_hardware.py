@@ -11,20 +11,6 @@ from dryrun.tables import data_sheets, hardware
 from fitting import published
 
 DATE = r"\d{4}(-\d\d){0,2}"
-UNITS = {
-    "GB": ("memory",),
-    "GB/s": ("bandwidth", "link_total", "link_per_direction"),
-    "TFLOP/s": ("fp32", "tf32", "bf16", "fp16", "fp16_acc16", "fp8", "fp8_acc16", "fp4"),
-    "TOP/s": ("int8",),
-    "MHz": ("clock", "matrix_clock"),
-    "MB": ("l2",),
-    "W": ("tdp",),
-    "count": ("units",),
-    "year": ("release_year",),
-    None: ("memory_type", "native_bf16", "native_fp8", "form_factor", "link", "peer_link", "host_link"),
-}
-UNIT_OF = {name: unit for unit, names in UNITS.items() for name in names}
-READ = {"vendor-copy", "vendor-quoted", "table", "press", "community", "derived"}
 INTERMEDIATE = {"llama-1b": 8192, "llama-7b": 11008, "llama-8b": 14336, "llama-70b": 28672}
 
 
@@ -34,26 +20,6 @@ def problems(row, where):
         yield f"{where}: date {row.get('date')!r}"
     if not (row.get("source") or "").startswith(("https://", "http://")) and row.get("read") != "community":
         yield f"{where}: source {row.get('source')!r}"
-
-
-def value_problems(name, value):
-    """What one value of an accelerator lacks."""
-    if value.unit != UNIT_OF[name]:
-        yield f"unit {value.unit!r}"
-    if value.value is None:
-        if not value.note:
-            yield "null without a reason"
-        return
-    yield from problems(dataclasses.asdict(value), "origin")
-    if value.read not in READ:
-        yield f"read {value.read!r}"
-    if value.unit in ("TFLOP/s", "TOP/s"):
-        if not value.dense:
-            yield "not dense"
-        if value.dtype != name.split("_")[0] or not value.accumulate:
-            yield f"dtype {value.dtype!r}, accumulate {value.accumulate!r}"
-    if value.unit and not (isinstance(value.value, int | float) and value.value > 0):
-        yield f"value {value.value!r}"
 
 
 def changed(key, **values):
@@ -68,14 +34,39 @@ def doubted(rows):
 
 
 def test_a_row_is_complete_or_says_what_is_missing():
-    missing = []
-    for key, row in hardware.ACCELERATORS.items():
-        missing += [f"{key} {name}: {wrong}" for name, value in row.values.items() for wrong in value_problems(name, value)]
-        missing += [f"{key}: {name}" for name in set(row.values) ^ set(UNIT_OF)]
-        missing += [f"{key}: {what}" for what, there in (("scope", row.scope), ("family", row.family)) if not there]
-        if not (row.half or row.vendor == "Apple" or key in ("arc-b580", "gb10")):
-            missing.append(f"{key}: no peak in 16 bits")
-    assert missing == []
+    assert list(data_sheets.faults()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said", "fix"),
+    [
+        ("memory", {"unit": "GiB"}, 'the unit is "GiB", and that of memory is "GB"', "convert"),
+        ("memory", {"value": "48"}, "the value is '48'", "write a number of GB above 0"),
+        ("bf16", {"dense": None}, "it is not marked as dense", "halve a peak with sparsity"),
+        ("fp8", {"dtype": "fp16"}, "it is of 'fp16', summed in 'fp32'", 'write "dtype": "fp8"'),
+        ("tdp", {"value": None, "note": None}, "null without a reason", "say in `note`"),
+        ("l2", {"date": "November"}, "the date of its source is 'November'", "2026-11"),
+        ("clock", {"source": "a sheet"}, "its source is 'a sheet'", "give the address"),
+        ("units", {"read": "vendor-quote"}, "`read` is 'vendor-quote', did you mean vendor-quoted?", "write one of"),
+    ],
+)
+def test_a_fault_of_one_value_is_named_with_its_fix(name, change, said, fix):
+    row = hardware.ACCELERATORS["l40s"]
+    rows = {"l40s": dataclasses.replace(row, values=row.values | {name: dataclasses.replace(row.values[name], **change)})}
+    ((key, where, found, help),) = data_sheets.faults(rows)
+    assert (key, where) == ("l40s", name) and found.startswith(said) and fix in help
+
+
+def test_a_value_that_is_missing_or_misspelt_is_named_with_the_nearest():
+    row = hardware.ACCELERATORS["l40s"]
+    values = {name.replace("bandwidth", "band_width"): value for name, value in row.values.items()}
+    found = {name: said for _, name, said, _ in data_sheets.faults({"l40s": dataclasses.replace(row, values=values, family="")})}
+    assert found == {"band_width": "there is no such value, did you mean bandwidth?", "bandwidth": "is missing", "family": "is empty"}
+
+
+def test_a_row_without_a_peak_in_16_bits_is_named():
+    rows = {"l40s": changed("l40s", bf16=None, fp16=None)["l40s"]}
+    assert [(name, said) for _, name, said, _ in data_sheets.faults(rows) if "16 bits" in said] == [("bf16", "there is no peak in 16 bits, so no time would be predicted")]
 
 
 # What contradicts itself
@@ -146,7 +137,14 @@ def test_a_row_that_lacks_a_field_is_named_with_it(lacking):
 def test_a_source_without_an_entry_is_named():
     read = hardware.table("accelerators")
     read["accelerators"]["l40s"]["values"]["memory"]["source"] = "my-sheet"
-    with pytest.raises(ValueError, match="l40s: 'my-sheet' is missing, a field of the row or an entry of `sources`"):
+    with pytest.raises(ValueError, match=r"l40s, memory: source 'my-sheet' is no entry of `sources`.* Fix: "):
+        dict(enumerate(hardware._accelerators(read)))
+
+
+def test_a_generation_that_is_none_of_the_table_is_named_with_the_nearest():
+    read = hardware.table("accelerators")
+    read["accelerators"]["l40s"]["operations"] = "ada-geforc"
+    with pytest.raises(ValueError, match="l40s, operations: 'ada-geforc' is no generation of `operations`: ada-geforce, .* Fix: "):
         dict(enumerate(hardware._accelerators(read)))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 from programs import ROOT, SNIPPETS, run
 
 import dryrun
+from dryrun.models import config_file
 from evidence.notebooks import project
 
 FOLDER = SNIPPETS / "dryrun"
@@ -49,10 +51,37 @@ def test_the_example_of_the_readme_runs(capsys):
     assert "fit" in verdict and int(rate) > 0
 
 
-def test_the_install_line_has_the_address_and_the_version_of_the_project():
-    line, own = (FOLDER / "install.sh").read_text(), project()
-    assert f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun" in line
-    assert (ROOT / "dryrun" / "README.md").read_text().count(line.strip()) == 1
+def package():
+    return tomllib.loads((ROOT / "dryrun" / "pyproject.toml").read_text())["project"]
+
+
+def test_every_install_line_has_the_name_the_address_and_the_version_of_the_package():
+    own, lines = project(), 0
+    address = f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun"
+    files = subprocess.run(["git", "grep", "-lE", "dryrun.* @ |pip install.*dryrun"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in set(files.splitlines()) - {"tests/pages/test_dryrun.py"}:
+        text = (ROOT / name).read_text()
+        for asked, where in re.findall(r"([\w-]*dryrun)(?:\[\w+\])? @ ([^\s\"\\]+)", text):
+            lines += 1
+            assert asked == package()["name"] and where in (address, "..."), name
+        assert not re.search(r"pip install [^\n]*?(?<=['\"\s])dryrun(?![\w-])", text), f"{name}: `dryrun` on PyPI is another project"
+    assert lines > 5
+
+
+def test_the_readme_has_the_lines_of_the_page():
+    assert (FOLDER / "install.sh").read_text() in (ROOT / "dryrun" / "README.md").read_text()
+
+
+def test_a_message_asks_for_what_the_package_asks_for():
+    assert f"pip install {' '.join(map(repr, package()['optional-dependencies']['trace']))}" == config_file.INSTALL
+
+
+def test_a_folder_that_the_stranger_of_the_same_name_has_written_into_is_named_with_its_fix(tmp_path):
+    shutil.copytree(ROOT / "dryrun", tmp_path / "dryrun", ignore=shutil.ignore_patterns("profiles", "__pycache__"))
+    (tmp_path / "dryrun" / "__init__.py").write_text("class Dryrun: ...\n")
+    done = subprocess.run([sys.executable, "-m", "dryrun", "gpus"], cwd=tmp_path, env={}, capture_output=True, text=True)
+    assert done.returncode == 1 and f"error: {tmp_path}/dryrun/__init__.py is not ours" in done.stderr
+    assert f"Fix: pip uninstall -y dryrun {package()['name']}, then install {package()['name']} again" in done.stderr
 
 
 SKILL = (ROOT / "dryrun" / "SKILL.md").read_text()
@@ -63,9 +92,7 @@ def test_what_programs_are_told_to_ask_is_answered_in_json(command):
     assert json.loads(printed(command))
 
 
-def test_programs_are_told_the_address_the_version_and_names_that_are_in_the_answers():
-    own = project()
-    assert f"git+{own['urls']['Repository']}@v{own['version']}#subdirectory=dryrun" in SKILL
+def test_programs_are_told_names_that_are_in_the_answers():
     told = set(re.findall(r"`(\w+)`", SKILL.partition("## Read the answer")[2])) - {"task", "plan", "train", "infer", "users", "written"}
     step = json.loads(printed("dryrun train llama3.2-1b --gpu t4 --lora --rows 10 --price 1 --json"))
     of_change = {name for change in step["changes"] for name in change}
@@ -73,8 +100,9 @@ def test_programs_are_told_the_address_the_version_and_names_that_are_in_the_ans
 
 
 def test_the_package_is_of_the_same_version_and_address_as_the_project():
-    package, own = tomllib.loads((ROOT / "dryrun" / "pyproject.toml").read_text())["project"], project()
-    assert (package["version"], package["urls"]["Repository"]) == (own["version"], own["urls"]["Repository"])
+    ours, own = package(), project()
+    assert (ours["version"], ours["urls"]["Repository"]) == (own["version"], own["urls"]["Repository"])
+    assert ours["scripts"] == own["scripts"], "whichever of the two is installed has the command"
 
 
 def test_every_option_that_the_page_names_is_one_of_the_command():
