@@ -147,15 +147,21 @@ class Served:
         """In words, why no speed is predicted, or ""."""
         if self.generation.weights in UNPREDICTED:
             return f"nobody published rows of weights in {self.generation.weights} that could judge it"
+        without = f"this model has no profile here, and its kernels are traced where torch and transformers are installed: {INSTALL}"
         if shared_memory.kind(self.cluster.gpu):
-            return shared_memory.unpredicted(self.cluster.gpu, self.gpus, self.generation.batch, self.generation.weights)
+            known = self.traced.kernels.counts or self.traced.dense_weights
+            why = shared_memory.unpredicted(self.cluster.gpu, self.gpus, self.generation.batch, self.generation.weights)
+            return why or ("" if known else without) or self._unjudged
         if self.generation.weights == "fp8" and self.cluster.gpu.family in WITHOUT_FP8:
             return f"engines run fp8 from compute capability 7.5 on, and {self.cluster.gpu.label} has less: take int4-128 (GPTQ), or fp16"
         if not self.traced.kernels.counts:
-            return f"this model has no profile here, and its kernels are traced where torch and transformers are installed: {INSTALL}"
-        if self.traced.unjudged:
-            return f"no published run of a model with {self.traced.unjudged} was found that could judge it"
-        return decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
+            return without
+        return self._unjudged or decoding.UNEXPLAINED.get(self.cluster.gpu.key, "")
+
+    @property
+    def _unjudged(self) -> str:
+        found = self.traced.unjudged
+        return found and f"no published run of a model with {found} was found that could judge it"
 
     @property
     def prefill_judged(self) -> bool:

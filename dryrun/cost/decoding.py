@@ -90,7 +90,11 @@ def bytes_read(traced: Traced, workload: Workload, setting: Setting) -> float:
 
 
 def weights_read(traced: Traced, workload: Workload) -> tuple[float, float]:
-    """(weights that the products of layers read, those of the output layer), of all ranks."""
+    """(weights that the products of layers read, those of the output layer), of all ranks. Zero of both where neither is known."""
+    if not traced.kernels.counts and traced.dense_weights:
+        experts = traced.experts
+        hit = experts.parameters * experts_hit(workload.batch, experts.chosen, experts.number) / experts.number if experts else 0.0
+        return traced.dense_weights + hit, traced.vocabulary * traced.width
     layers = ends = 0.0
     for kernel, count in traced.kernels.counts.items():
         if kernel.kind != "product":

@@ -76,6 +76,7 @@ class Traced:
     state_heads: int = 0  # among which GPUs share it out; 0 where they are those of the cache
     unjudged: str = ""  # what of its attention no published run has, so that no speed is predicted
     weight_bytes: int = 0  # of the weights that products read, at one byte for each
+    dense_weights: int = 0  # that products of one token read beside experts and the output layer, where its kernels are not known
     memory: Trace | None = None
 
     def cache(self, context: int) -> int:

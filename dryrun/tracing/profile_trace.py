@@ -455,14 +455,24 @@ def memory_facts_of(name: str) -> dict[str, Any]:
         model.tie_weights()
         experts = step_trace.experts_of(config, model)
         parameters = sum(one.numel() for one in model.parameters())
+        dense = _read_by_products(model) - (experts.parameters if experts else 0)
     heads, split_heads, _ = step_trace.heads_of(config)
     traced = {"width": config.hidden_size, "vocabulary": config.vocab_size, "tied": bool(config.tie_word_embeddings), "heads": heads,
-              "split_heads": split_heads} | step_trace.of_cache(model_class, config)  # fmt: skip
+              "split_heads": split_heads, "dense_weights": dense} | step_trace.of_cache(model_class, config)  # fmt: skip
     kept = {name: value for name, value in traced.items() if value != getattr(Traced(), name)}
     if experts:
         kept["experts"] = [experts.parameters, experts.chosen, experts.number]
     return {"class": model_class.__name__, "positions": step_trace.positions(config), "heads": heads, "parameters": parameters,
             "layers": step_trace.layers_of(config), "traced": kept}  # fmt: skip
+
+
+def _read_by_products(model: torch.nn.Module) -> int:
+    """The weights that products read, of all experts too: what is looked up, adds to a channel or belongs to the output layer is none."""
+    tables = {weight for module in model.modules() if isinstance(module, torch.nn.Embedding) for weight in module.parameters(recurse=False)}
+    output = model.get_output_embeddings()  # type: ignore[operator]
+    tables |= {output.weight} if output is not None else set()
+    convolutions = {weight for module in model.modules() if isinstance(module, torch.nn.Conv1d) and module.groups > 1 for weight in module.parameters(recurse=False)}
+    return sum(weight.numel() for weight in model.parameters() if weight.dim() > 1 and weight not in tables and weight not in convolutions)
 
 
 def write_memory(asked: list[str]) -> int:

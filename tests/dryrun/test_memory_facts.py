@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from same_trace import ROOT
 
+from dryrun import Cluster, Generation
+from dryrun.answer import inference
+from dryrun.cost import decoding
+from dryrun.cost.traces import traced
 from dryrun.models import models
 from dryrun.step import memory_facts, profiles
+from dryrun.step.workload import Workload
 from dryrun.tracing import profile_trace
 
 TODAY = ("gpt-oss-20b", "gpt-oss-120b", "gemma-3-27b", "gemma-4-31b", "gemma-4-26b-a4b", "qwen3.5-27b", "qwen3.6-35b-a3b", "glm-4.5", "glm-5",
@@ -56,3 +62,18 @@ for name in {TODAY}:
 
 def test_a_name_with_a_profile_is_answered_from_it():
     assert not [name for name in memory_facts.table() if profiles.has(name)]
+
+
+@pytest.mark.parametrize("name", ["gemma-3-1b", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("gpt-oss-20b", "qwen3.5-4b", "gemma-4-e2b", "nemotron-3-nano-30b"))])
+def test_a_token_reads_the_weights_that_a_trace_reads(name):
+    """So a Mac's speed without torch is that with it: gemma-3-27b in bf16 was 64 tokens/s there, and is 8."""
+    workload = Workload(name, 1, 1, kind="decode", compiled=True)
+    by_table, by_trace = (decoding.weights_read(of, workload) for of in (memory_facts.of(workload), traced(workload)))
+    assert by_table == pytest.approx(by_trace, rel=0.001)
+
+
+def test_without_its_reads_a_model_gets_no_speed_on_a_mac():
+    found = memory_facts.of(Workload("gemma-3-1b", 1, 1, kind="decode"))
+    served = inference.Served(Generation("gemma-3-1b"), Cluster("m4-max"), found)
+    assert served.predicted
+    assert "no profile here" in replace(served, traced=replace(found, dense_weights=0)).unpredicted
