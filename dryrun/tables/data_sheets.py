@@ -98,7 +98,7 @@ def _value_faults(name: str, value: hardware.Value) -> Iterator[tuple[str, str]]
 
 def _meant(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f", did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def doubts(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tuple[str, str, str]]:

@@ -47,7 +47,7 @@ def test_a_row_is_complete_or_says_what_is_missing():
         ("tdp", {"value": None, "note": None}, "null without a reason", "say in `note`"),
         ("l2", {"date": "November"}, "the date of its source is 'November'", "2026-11"),
         ("clock", {"source": "a sheet"}, "its source is 'a sheet'", "give the address"),
-        ("units", {"read": "vendor-quote"}, "`read` is 'vendor-quote', did you mean vendor-quoted?", "write one of"),
+        ("units", {"read": "vendor-quote"}, "`read` is 'vendor-quote' (did you mean vendor-quoted?)", "write one of"),
     ],
 )
 def test_a_fault_of_one_value_is_named_with_its_fix(name, change, said, fix):
@@ -61,7 +61,7 @@ def test_a_value_that_is_missing_or_misspelt_is_named_with_the_nearest():
     row = hardware.ACCELERATORS["l40s"]
     values = {name.replace("bandwidth", "band_width"): value for name, value in row.values.items()}
     found = {name: said for _, name, said, _ in data_sheets.faults({"l40s": dataclasses.replace(row, values=values, family="")})}
-    assert found == {"band_width": "there is no such value, did you mean bandwidth?", "bandwidth": "is missing", "family": "is empty"}
+    assert found == {"band_width": "there is no such value (did you mean bandwidth?)", "bandwidth": "is missing", "family": "is empty"}
 
 
 def test_a_row_without_a_peak_in_16_bits_is_named():
