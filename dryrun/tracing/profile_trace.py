@@ -469,7 +469,7 @@ def memory_facts_of(name: str) -> dict[str, Any]:
 def _read_by_products(model: torch.nn.Module) -> int:
     """The weights that products read, of all experts too: what is looked up, adds to a channel or belongs to the output layer is none."""
     tables = {weight for module in model.modules() if isinstance(module, torch.nn.Embedding) for weight in module.parameters(recurse=False)}
-    output = model.get_output_embeddings()  # type: ignore[operator]
+    output = model.get_output_embeddings()
     tables |= {output.weight} if output is not None else set()
     convolutions = {weight for module in model.modules() if isinstance(module, torch.nn.Conv1d) and module.groups > 1 for weight in module.parameters(recurse=False)}
     return sum(weight.numel() for weight in model.parameters() if weight.dim() > 1 and weight not in tables and weight not in convolutions)
