@@ -345,16 +345,18 @@ if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint()
 base = merged = None
 
 # %% [markdown]
-# **To serve it**: `vllm serve finetuned/Qwen3-4B/merged`, on a T4 with `--dtype half`. **For llama.cpp and Ollama** write it as GGUF, in a
-# terminal or behind `!`:
+# **To serve it**: `vllm serve finetuned/Qwen3-4B/merged`, on a GPU newer than a T4. On a T4 we ran no server.
+#
+# **For llama.cpp and Ollama** write it as GGUF, in a terminal or behind `!`:
 #
 # ```bash
 # git clone --depth 1 https://github.com/ggml-org/llama.cpp
-# pip install -r llama.cpp/requirements/requirements-convert_hf_to_gguf.txt
+# pip install sentencepiece
 # python llama.cpp/convert_hf_to_gguf.py finetuned/Qwen3-4B/merged --outfile finetuned.gguf --outtype q8_0
 # ```
 #
-# The second line brings another transformers: run it last, or in an environment of its own. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).
+# Leave out the converter's own requirements: they install transformers 4, which cannot open a tokenizer that transformers 5 has
+# saved. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).
 #
 # ## Clean up
 #

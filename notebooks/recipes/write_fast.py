@@ -221,8 +221,8 @@ print(json.dumps(compared.row | {"model": name}, indent=1) if compared else "The
 # ## What to take
 #
 # - **One person, one answer at a time**: a static cache, or llama.cpp with a file of 4 bits: it reads a quarter of the bytes for each token.
-# - **Several people**: a server, `vllm serve Qwen/Qwen3-4B --max-model-len 4096`, on a T4 with `--dtype half`. It takes new questions into the batch
-#   while others are answered. [Which server](https://performance-and-scalability.github.io/performance-and-scalability/inference/servers/).
+# - **Several people**: a server, `vllm serve Qwen/Qwen3-4B --max-model-len 4096`, because it takes new questions into the batch while others
+#   are answered. On a T4 we ran none. [Which server](https://performance-and-scalability.github.io/performance-and-scalability/inference/servers/).
 # - **It does not fit**: [fewer bits](https://performance-and-scalability.github.io/performance-and-scalability/inference/quantization/), a
 #   smaller model, a shorter context.
 # - **Another length?** `PROMPT` and `NEW` change the cache that every token reads. The table and all measurements follow them.

@@ -3,10 +3,12 @@
 import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ from transformers import (
 )
 
 from dryrun.models import models
+from evidence import engines
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # other tests use the other core; threads that wait for it slow down both
 OFFLINE = (SNIPPETS / "recipes/offline.sh").read_text().splitlines()
@@ -133,6 +136,33 @@ def test_the_merged_model_answers_as_it_was_taught(trained):
     answer = run("recipes/use_adapter.py", "small", "What is the symbol of cobalt?", start=trained.folder)
     assert json.loads(answer.stdout.splitlines()[-1])["metal"] == "cobalt"
     assert (answer.folder / "merged" / "model.safetensors").exists()
+
+
+@pytest.mark.nightly
+def test_a_model_that_this_transformers_saved_becomes_a_gguf_file_by_the_command_of_the_page(small, tmp_path):
+    """With llama.cpp out of the newest source archive of llama-cpp-python: downloads 77 MB."""
+    _, install, convert, _ = (SNIPPETS / "recipes/gguf.sh").read_text().splitlines()
+    pinned, _, needed = re.search(r"pip install transformers==(\S+) (\w+) (\w+)", install).groups()
+    assert pinned == importlib.metadata.version("transformers")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "beside", needed]
+    subprocess.run(pip, check=True)
+    for kind in (AutoModelForCausalLM, AutoTokenizer):
+        kind.from_pretrained(small / "small").save_pretrained(tmp_path / "merged")
+    archive = engines.download(engines.load()["llama-cpp-python"], cache=tmp_path, tell=lambda line: None)
+    with tarfile.open(archive.path) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (llama,) = tmp_path.glob("llama_cpp_python-*/vendor/llama.cpp")
+    llama.rename(tmp_path / "llama.cpp")
+    words = convert.split()
+    assert words[0] == "gguf/bin/python"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "beside")}
+    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, env=environment)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="merged.gguf")
+    tokenizer = AutoTokenizer.from_pretrained(small / "small")
+    asked = tokenizer("The symbol of iron is", return_tensors="pt")
+    logits = [model(**asked).logits[0, -1].float() for model in (again, AutoModelForCausalLM.from_pretrained(small / "small"))]
+    assert torch.cosine_similarity(*logits, dim=0) > 0.99
+    assert AutoTokenizer.from_pretrained(tmp_path, gguf_file="merged.gguf").eos_token == tokenizer.eos_token
 
 
 @pytest.fixture(scope="module")
