@@ -25,7 +25,9 @@ if Path(sys.argv[0] if sys.argv else "").stem == "dryrun" or ("-m", "dryrun") in
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while the command imports ends it without a traceback
 
 from .answer.job import Cluster, Generation, Job, Model, gpu, model
+from .answer.verdict import Verdict
 from .models.config_file import named, needs_tracing
+from .tables.refusal import Refusal
 
 if TYPE_CHECKING:
     from .answer.answer import Answer
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from .answer.planner import Option
     from .step.memory_trace import Trace
 
-__all__ = ["Cluster", "Generation", "Job", "Model", "compare", "gpu", "model", "plan", "predict", "trace"]
+__all__ = ["Cluster", "Generation", "Job", "Model", "Refusal", "Verdict", "compare", "gpu", "model", "plan", "predict", "trace"]
 
 
 @overload

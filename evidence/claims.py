@@ -9,6 +9,7 @@ import datetime
 import math
 import os
 import re
+from dataclasses import is_dataclass
 from html import escape
 
 from . import machine
@@ -129,7 +130,7 @@ def table(name, title, columns, rows, *, kind, source=None):
     _check_run_and_kind(f"table {name}", kind, source)
     if missing := [key for row in rows for key in columns if key not in row]:
         raise ClaimError(f"table {name}: a row lacks {missing[0]!r}")
-    cells = [[row[key] for key in columns] for row in rows]
+    cells = [[str(row[key]) if is_dataclass(row[key]) else row[key] for key in columns] for row in rows]  # an object in its own words
     data = {"title": title, "kind": kind, "columns": dict(columns), "rows": cells} | (
         {"source": source} if source else {}
     )

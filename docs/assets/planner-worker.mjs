@@ -73,7 +73,9 @@ const refusal = (kind, error) => {
   const why = isOffline ? "there is no network now, and this model's record is not here yet"
     : error instanceof Error ? error.message : String(error)
   const hint = kind === "in_words" ? "" : " The command below answers the same."
-  return { error: `The page could not answer: ${why}.${hint}` }
+  const problem = `The page could not answer: ${why}.${hint}`
+  const code = hint ? "page" : ""
+  return { error: problem, refusal: { code, field: "", given: null, problem, fix: "", nearest: [] } }
 }
 
 // A newer question ends what an older one asked; a newer table the rows of an older one.

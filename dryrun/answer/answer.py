@@ -16,8 +16,11 @@ from ..step import profiles
 from ..step.workload import Traced, Workload, of_peft
 from ..tables.hardware import LINKS, Accelerator, accelerator, bytes_per_second, known
 from ..tables.optimizers import optimizer
+from ..tables.refusal import Refusal
 from ..tables.strategies import STRATEGIES, strategy
+from . import verdict
 from .job import LARGEST_COUNT, Cluster, Job
+from .verdict import Verdict
 
 WORTH = 1.03  # a change that gains less is not named
 SAVES = 0.05  # of the memory, where a step does not fit: one that saves less is not named
@@ -56,8 +59,8 @@ class Answer:
         return each * found.seconds, each * found.low, each * found.high
 
     @property
-    def verdict(self) -> str:
-        return self.needed.verdict(usable(self.setting.gpu))
+    def verdict(self) -> Verdict:
+        return verdict.of_step(self.needed, usable(self.setting.gpu))
 
 
 def usable(gpu: str | Accelerator) -> float:
@@ -69,7 +72,7 @@ def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[
     """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
     workload, setting = job.workload(), setting_of(job, cluster, strategy)
     if optimizer(job.optimizer).orthogonalizes and cluster.gpus > 1 and strategy != "ddp":
-        raise ValueError("optimizer='muon': torch.optim.Muon needs whole matrices, and this strategy cuts them: take strategy='ddp' (--strategy ddp)")
+        raise Refusal("optimizer", "muon", "torch.optim.Muon needs whole matrices, and this strategy cuts them", "take strategy='ddp' (--strategy ddp)")
     if job.precision == "mixed" and job.method == "full":
         workload, setting = _mixed(workload, setting)
     found = answer(workload, setting, constants)
@@ -101,7 +104,7 @@ def setting_of(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Setting:
     """Where a job runs, with the bytes/s that its links reach."""
     known("strategy", strategy, STRATEGIES)
     if strategy == "hsdp" and cluster.nodes == 1:
-        raise ValueError("strategy='hsdp': it repeats the shards of a node on others, and there is one node: take 'fsdp2'")
+        raise Refusal("strategy", "hsdp", "it repeats the shards of a node on others, and there is one node", "take 'fsdp2'", nearest=["fsdp2"])
     check_compiled(job.compiled, cluster.gpu)
     _check_flash(job, cluster.gpu)
     return Setting(
@@ -179,7 +182,7 @@ def answer(workload: Workload, setting: Setting, constants: dict[str, float] | N
 
 def check_rank(rank: int, trace: Traced) -> None:
     if rank > trace.width:
-        raise ValueError(f"rank={rank}: the model is {trace.width:,} wide, and adapters of a larger rank hold more than its weights")
+        raise Refusal("rank", rank, f"the model is {trace.width:,} wide, and adapters of a larger rank hold more than its weights")
 
 
 def _engine(workload: Workload, setting: Setting) -> dict[str, float]:

@@ -59,8 +59,8 @@ class Rate:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         found = measure(options.device, options.seconds, None if options.no_disk else options.disk)
     except ValueError as error:
         sys.exit(f"error: {error}")

@@ -17,11 +17,11 @@ from ..models.config_file import INSTALL
 from ..step.workload import Traced, Workload
 from ..tables.formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
 from ..tables.hardware import GiB
+from ..tables.refusal import Refusal
 from .job import LARGEST_COUNT, Cluster, Generation
+from .verdict import Code, Fit, Verdict
 
 LEAST, RESERVE = 0.7 * GiB, 2 * GiB  # beside weights and cache: at least, and to be sure
-FITS, MAY_FIT, NO = "it fits", "it may fit: that depends on what the server keeps beside weights and cache", "it does not fit"
-MAY_BE_GIVEN = "it may fit: the system leaves the GPU a part of the memory, and can be told to leave it more"
 UNPREDICTED = ("nf4",)  # decoding with bitsandbytes: no published rows
 WITHOUT_FP8 = ("pascal", "volta")  # https://docs.vllm.ai/en/v0.32.0/features/quantization/llm_compressor/fp8/
 GIVEN_TO_VLLM, GIVEN_AT_MOST = 0.9, 0.97  # of a GPU's memory: by default, and where nothing else is on it
@@ -78,12 +78,14 @@ class Served:
         return self.needed + RESERVE
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
+        fit: Fit = "maybe"
+        code: Code = "server" if self.size - self.needed >= LEAST else "system"
         if self.size - self.needed >= RESERVE:
-            return FITS
-        if self.cluster.memory * shared_memory.most(self.cluster.gpu) - self.needed < LEAST:
-            return NO
-        return MAY_FIT if self.size - self.needed >= LEAST else MAY_BE_GIVEN
+            fit, code = "fits", "gpu-memory"
+        elif self.cluster.memory * shared_memory.most(self.cluster.gpu) - self.needed < LEAST:
+            fit, code = "no", "gpu-memory"
+        return Verdict(fit, self.expected / GiB, self.high / GiB, self.size / GiB, code)
 
     @property
     def size(self) -> float:
@@ -92,7 +94,7 @@ class Served:
 
     @property
     def fits(self) -> bool:
-        return self.verdict == FITS
+        return self.verdict.fit == "fits"
 
     @property
     def _room(self) -> float:
@@ -140,7 +142,7 @@ class Served:
     @property
     def predicted(self) -> bool:
         """Whether its speed is predicted: it may fit, and nothing of `unpredicted` is the case."""
-        return self.verdict != NO and not self.unpredicted
+        return self.verdict.fit != "no" and not self.unpredicted
 
     @property
     def unpredicted(self) -> str:
@@ -241,7 +243,8 @@ class Served:
 def serve(generation: Generation, cluster: Cluster) -> Served:
     """`Served` of a generation on GPUs that split every matrix. ValueError where the model's heads do not divide among them."""
     if cluster.nodes > 1:
-        raise ValueError(f"gpus={cluster.gpus}: tensor parallelism is predicted inside a node: take {cluster.gpus_per_node} or fewer")
+        most = cluster.gpus_per_node
+        raise Refusal("gpus", cluster.gpus, "tensor parallelism is predicted inside a node", f"take {most} or fewer", nearest=[most])
     generation.check(cluster)
     return Served(generation, cluster, traced(_decoded(generation)))
 

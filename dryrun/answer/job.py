@@ -21,6 +21,7 @@ from ..step.workload import Workload
 from ..tables import hardware
 from ..tables.formats import WEIGHT_BYTES
 from ..tables.optimizers import OPTIMIZERS
+from ..tables.refusal import Refusal
 
 PRECISIONS = ("bf16", "fp16", "fp32", "mixed")
 PUBLISHED = "published"  # of weights: the format of the checkpoint
@@ -222,11 +223,11 @@ class Job:
         for name in ("batch", "length", "rank", "accumulation"):
             _whole(name, getattr(self, name))
         if isinstance(self.new, bool) or not isinstance(self.new, int):
-            raise ValueError(f"new={self.new!r}: give a whole number")
+            raise Refusal("new", self.new, "give a whole number")
         if self.objective == "grpo" and not 1 <= self.new < self.length:
-            raise ValueError(f"new={self.new}: how many of the {self.length} tokens of a sequence are written? From 1 to {self.length - 1}")
+            raise Refusal("new", self.new, f"how many of the {self.length} tokens of a sequence are written? From 1 to {self.length - 1}")
         if self.objective != "grpo" and self.new:
-            raise ValueError(f"new={self.new}: only objective='grpo' writes answers: leave it out")
+            raise Refusal("new", self.new, "only objective='grpo' writes answers", "leave it out")
         for name in ("checkpointing", "compiled", "fused_loss"):
             _flag(name, getattr(self, name))
         for name, choices in (("precision", PRECISIONS), ("method", METHODS), ("optimizer", OPTIMIZERS), ("attention", ATTENTIONS), ("objective", OBJECTIVES)):
@@ -319,10 +320,10 @@ class Generation:
             raise ValueError(f"{self.model.name}: {self.model.class_name} generates no text, and that is what is asked here")
         heads = self.model.heads
         if cluster.gpus > 1 and cluster.gpu.family == "apple":
-            raise ValueError(f"gpus={cluster.gpus}: a Mac has one GPU, and what several Macs hold together is not predicted: take 1")
+            raise Refusal("gpus", cluster.gpus, "a Mac has one GPU, and what several Macs hold together is not predicted", "take 1", nearest=[1])
         if heads % cluster.gpus:
             near = max(size for size in range(1, cluster.gpus) if heads % size == 0)
-            raise ValueError(f"gpus={cluster.gpus}: the {heads} attention heads do not divide among them: take {near}")
+            raise Refusal("gpus", cluster.gpus, f"the {heads} attention heads do not divide among them", f"take {near}", nearest=[near])
 
 
 @dataclass(frozen=True)
@@ -357,10 +358,10 @@ class Cluster:
     def __post_init__(self) -> None:
         if not isinstance(self.gpu, hardware.Accelerator):
             if not isinstance(self.gpu, str):
-                raise ValueError(f"gpu={self.gpu!r}: give a name, such as 'rtx-4090'")
+                raise Refusal("gpu", self.gpu, "give a name, such as 'rtx-4090'")
             object.__setattr__(self, "gpu", gpu(self.gpu))
         if not self.gpu.bytes:
-            raise ValueError(f"gpu={self.gpu.key!r}: its memory is not in dryrun/data/accelerators.json, so nothing can be said to fit")
+            raise Refusal("gpu", self.gpu.key, "its memory is not known, so nothing can be said to fit")
         for name in ("gpus", "gpus_per_node", "adapters"):
             _whole(name, getattr(self, name))
             if getattr(self, name) > MOST_GPUS:
@@ -371,15 +372,15 @@ class Cluster:
         if self.adapters > 1 and self.network is None:
             raise ValueError(f"adapters={self.adapters}: of which network? Give it too, such as network='100 GbE'")
         if self.host_memory_gb is not None and not (_number(self.host_memory_gb) and 0 < self.host_memory_gb < math.inf):
-            raise ValueError(f"host_memory_gb={self.host_memory_gb!r}: give GB above 0")
+            raise Refusal("host_memory_gb", self.host_memory_gb, "give GB above 0")
         if self.memory_gb is not None and not self.gpu.shares_memory:
-            raise ValueError(f"memory_gb={self.memory_gb}: {self.gpu.label} has memory of its own: leave it out")
+            raise Refusal("memory_gb", self.memory_gb, f"{self.gpu.label} has memory of its own", "leave it out")
         if self.memory_gb is not None and not (_number(self.memory_gb) and 0 < self.memory_gb <= LARGEST_SHARED):
             raise ValueError(f"memory_gb={self.memory_gb!r}: give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
-            what = f"gpus={self.gpus}: no whole number of nodes of {self.gpus_per_node}"
-            raise ValueError(f"{what}: take {nearest}, or say how many a node has, gpus_per_node (--gpus-per-node of the command)")
+            fix = f"take {nearest}, or say how many a node has, gpus_per_node (--gpus-per-node of the command)"
+            raise Refusal("gpus", self.gpus, f"no whole number of nodes of {self.gpus_per_node}", fix, nearest=[nearest], code="nodes")
 
     @property
     def nodes(self) -> int:
@@ -405,20 +406,19 @@ class Cluster:
 def _positions(model: Model, length: int, name: str) -> None:
     longest = model.positions
     if longest and length > longest:
-        raise ValueError(f"{name}={length}: {model.name} has {longest} positions: take {longest} or fewer")
+        raise Refusal(name, length, f"{model.name} has {longest} positions", f"take {longest} or fewer", nearest=[longest], code="positions")
 
 
 def _whole(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_COUNT:
-        raise ValueError(f"{name}={value!r}: give a whole number from 1 to {LARGEST_COUNT:,}")
+        raise Refusal(name, value, f"give a whole number from 1 to {LARGEST_COUNT:,}")
 
 
 def _rate(name: str, value: float | str) -> None:
     if isinstance(value, str):
         hardware.known(name, value, hardware.LINKS)
     elif not _number(value) or not SLOWEST <= value <= FASTEST:
-        what = f"give GB/s from {SLOWEST:g} to {FASTEST:,} as a test of it measured them, or a name: {name}='100 GbE'"
-        raise ValueError(f"{name}={value!r}: {what}")
+        raise Refusal(name, value, f"give GB/s from {SLOWEST:g} to {FASTEST:,} as a test of it measured them, or a name: {name}='100 GbE'")
 
 
 def _number(value: object) -> bool:
@@ -427,4 +427,4 @@ def _number(value: object) -> bool:
 
 def _flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}: give True or False")
+        raise Refusal(name, value, "give True or False")

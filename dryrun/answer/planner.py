@@ -27,6 +27,7 @@ from .answer import usable
 from .job import Cluster, Job, Model
 from .plan_rows import Row, rows
 from .ranking import judged, ranked
+from .verdict import Verdict, of_step
 
 __all__ = ["GPUS", "LINKS", "STAGED", "Option", "of_job", "plan", "seconds"]
 
@@ -43,9 +44,9 @@ class Option:
     setting: Setting
     needed: device_memory.Needed
     prediction: timing.Prediction
+    verdict: Verdict  # of its memory alone, until a whole plan says why it is first, or loses
     host: float = 0.0  # bytes that wait in the memory of each host
     host_memory: float | None = None  # bytes of each host, where known
-    verdict: str = ""  # why it is first, or loses
 
     @property
     def trains(self) -> str:
@@ -197,6 +198,8 @@ def _tracing(workload: Workload) -> Iterator[None]:
     """Names the model in whatever its own code raises on sizes that make no sense."""
     try:
         yield
+    except ModuleNotFoundError:
+        raise
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ValueError(f"model {workload.model[:40]!r}: its step cannot be traced: {said}") from error
@@ -209,15 +212,17 @@ def seconds(size: float, link: str, adapters: int = 1) -> float:
 
 def _option(row: Row, host_memory: float | None) -> Option:
     trace = traced(row.workload)
+    needed = device_memory.needed(trace, row.workload, row.setting, timing.fitted()["memory"])
     return Option(
-        row.name,
-        row.reason,
-        row.workload,
-        row.setting,
-        device_memory.needed(trace, row.workload, row.setting, timing.fitted()["memory"]),
-        timing.prediction(trace, row.workload, row.setting),
-        row.host_bytes * trace.parameters / row.setting.nodes,
-        host_memory,
+        strategy=row.name,
+        reason=row.reason,
+        workload=row.workload,
+        setting=row.setting,
+        needed=needed,
+        prediction=timing.prediction(trace, row.workload, row.setting),
+        verdict=of_step(needed, usable(row.setting.gpu)),
+        host=row.host_bytes * trace.parameters / row.setting.nodes,
+        host_memory=host_memory,
     )
 
 

@@ -1,24 +1,16 @@
-"""The order of a plan's options, and in words why each is first or loses."""
+"""The order of a plan's options, and why each is first or loses."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cost.device_memory import NAMES
-from ..tables.hardware import GiB
 from .plan_rows import SAME
+from .verdict import Code, Verdict, of_step
 
 if TYPE_CHECKING:
     from .planner import Option
-
-CAUSES = {
-    "communication": "waits longer for what GPUs send",
-    "bandwidth": "moves more memory",
-    "mathematics": "computes more, or in smaller products",
-    "launches": "launches more and smaller kernels",
-}
-
 
 def ranked(options: list[Option]) -> list[Option]:
     """What fits first; of strategies that are about as fast, the one that is named first in `plan_rows` is simpler."""
@@ -46,28 +38,33 @@ def judged(options: list[Option]) -> list[Option]:
     return [replace(option, verdict=_verdict(option, first)) for option in options]
 
 
-def _verdict(option: Option, first: Option) -> str:
-    host = ""
+def _verdict(option: Option, first: Option) -> Verdict:
+    of_gpu = of_step(option.needed, option.size)
+    numbers: dict[str, Any] = {}
     if not option.fits_host:
-        known = f"which has {option.host_memory / 1e9:,.0f}" if option.host_memory else "so give host_memory"
-        host = f"needs {max(1, option.host / 1e9):,.0f} GB of each host's memory, {known}"
+        numbers = {"host_gb": option.host / 1e9, "host_memory_gb": option.host_memory and option.host_memory / 1e9}
     if not option.fits_gpu:
-        said = option.needed.verdict(option.size).partition(":")[0].removeprefix("it ")
-        held = f"{said}: up to {option.needed.high / GiB:,.0f} GiB, most of it {_largest(option.needed.categories)}"
-        return f"{held}; {host}" if host and option.host_memory else held
-    if host:
-        return host
+        numbers["largest"] = _largest(option.needed.categories)
+        return replace(of_gpu, fit=of_gpu.fit if option.fits_host else "no", numbers=numbers)
+    if numbers:
+        return replace(of_gpu, fit="no", code="host-memory", numbers=numbers)
+    code, numbers = _reason(option, first)
+    return replace(of_gpu, code=code, numbers=numbers)
+
+
+def _reason(option: Option, first: Option) -> tuple[Code, dict[str, Any]]:
+    """Why an option that fits is first, or loses."""
     if option is first:
-        return f"fits, and nothing that surely fits is clearly faster; bound by {option.prediction.bound}"
+        return "first", {"bound": option.prediction.bound}
+    than = {"than": first.strategy}
     if option.trains != first.trains:
-        own, other = ("adapters alone", "all weights")[:: 1 if option.trains == "adapters" else -1]
-        return f"trains {own}, and {first.strategy} {other}"
+        return "weights", {"trains": option.trains} | than
     slower = option.seconds / first.seconds
     if option.setting.offload:
-        return f"{slower:.1f}x slower at least: all weights pass the slot of each GPU, and AdamW on the host is not counted"
+        return "offload", {"times_slower": slower} | than
     if slower <= SAME:
-        return f"about as fast, and harder to set up than {first.strategy}"
-    return f"{slower:.2f}x slower: {_cause(option, first)}"
+        return "as-fast", than
+    return "slower", {"times_slower": slower, "cause": _cause(option, first)} | than
 
 
 def _largest(categories: dict[str, float]) -> str:
@@ -80,5 +77,5 @@ def _cause(option: Option, first: Option) -> str:
     parts, parts_of_first = option.prediction.parts, first.prediction.parts
     part = max(parts, key=lambda name: parts[name] - parts_of_first[name])
     if part == "communication" and option.setting.pipeline > 1:
-        return "its stages wait for each other"
-    return CAUSES[part]
+        return "stages"
+    return part

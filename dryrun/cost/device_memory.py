@@ -47,12 +47,6 @@ class Needed:
         """Whether a GPU of this many bytes is large enough, by the upper end."""
         return self.high <= size
 
-    def verdict(self, size: float) -> str:
-        """Whether a step fits on a GPU of this many bytes, in words."""
-        if self.fits(size):
-            return "it fits"
-        return "it may fit: programs differ in what they keep" if self.expected <= size else "it does not fit"
-
 
 def tensors(traced: Traced, workload: Workload, setting: Setting, loss_in_place: bool = False) -> dict[str, float]:
     """{category: bytes} at the peak of one rank. loss_in_place: see `storage_factors`."""

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..tables import hardware
+from ..tables.refusal import Refusal
 from . import kernel_tables
 from .elementwise import Numbers, choose, maximum, minimum
 
@@ -86,19 +87,16 @@ def processor(gpu: str | hardware.Accelerator) -> Processor:
 def _processor(key: str) -> Processor:
     row = hardware.ACCELERATORS[key]
     if row.shares_memory:
-        raise ValueError(f"gpu={row.key!r}: no time is predicted but of text for one reader, by `dryrun infer`: hardly anything else was published. {MEMORY_ALONE}")
+        problem = "no time is predicted but of text for one reader, by `dryrun infer`: hardly anything else was published"
+        raise Refusal("gpu", row.key, problem, MEMORY_ALONE, code="one-reader")
     needed = {"peak in 16 bits": row.half, "peak in fp32": row.get("fp32"), "bandwidth": row.get("bandwidth")}
     missing = [what for what, value in needed.items() if not value]
     if missing:
-        raise ValueError(
-            f"gpu={row.key!r}: no time is predicted, because its {missing[0]} is not in dryrun/data/accelerators.json. "
-            f"{MEMORY_ALONE}"
-        )
+        problem = f"no time is predicted, because its {missing[0]} is not known"
+        raise Refusal("gpu", row.key, problem, MEMORY_ALONE, code="unpredicted")
     if row.family not in CACHES:
-        raise ValueError(
-            f"gpu={row.key!r}: no time is predicted, because it is of {row.vendor}: only NVIDIA's have been judged. "
-            f"{MEMORY_ALONE}"
-        )
+        problem = f"no time is predicted, because it is of {row.vendor}: only NVIDIA's have been judged"
+        raise Refusal("gpu", row.key, problem, MEMORY_ALONE, code="unpredicted")
     link = hardware.LINKS.get(row.get("peer_link"))
     family = (
         "geforce" if row.family == "blackwell" and not str(row.get("peer_link")).startswith("NVLink") else row.family

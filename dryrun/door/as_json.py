@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..answer.answer import counts_as_fp16, usable
+from ..answer.answer import counts_as_fp16
 from ..cost import timing
 from ..models import models
 from ..step.memory_trace import GiB
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..answer.inference import Served
     from ..answer.job import Job
     from ..answer.planner import Option
+    from ..answer.verdict import Verdict
     from ..cost.setting import Setting
     from ..step.memory_trace import Trace
 
@@ -32,11 +33,8 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
         "trained": now.traced.trainable,
         "mixture": now.traced.experts is not None,
         "memory_gib": {name: size / GiB for name, size in now.needed.categories.items()},
-        "expected_gib": now.needed.expected / GiB,
-        "high_gib": now.needed.high / GiB,
-        "gpu_gib": usable(now.setting.gpu) / GiB,
         "fits": now.fits,
-        "verdict": now.verdict,
+        **verdict(now.verdict),
         "fp16": counts_as_fp16(now),
         **links(now.setting),
         **asdict(now.prediction),
@@ -45,13 +43,20 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
                 "change": change,
                 "option": option,
                 "fits": then.fits,
-                "verdict": then.verdict,
+                "verdict": str(then.verdict),
+                "fit": then.verdict.fit,
                 "tokens_per_second": then.prediction.tokens_per_second,
                 "expected_gib": then.needed.expected / GiB,
             }
             for change, option, then in changes
         ],
     }
+
+
+def verdict(found: Verdict) -> dict[str, Any]:
+    """Whether it fits as data, by the names that a `Verdict` has, and in words."""
+    names = ("fit", "expected_gib", "high_gib", "gpu_gib", "margin_gib", "why")
+    return {"verdict": str(found), **{name: getattr(found, name) for name in names}}
 
 
 def links(setting: Setting) -> dict[str, float]:
@@ -90,16 +95,13 @@ def options(found: list[Option]) -> list[dict[str, Any]]:
             "strategy": option.strategy,
             "fits": option.fits,
             "offload": bool(option.setting.offload),
-            "expected_gib": option.needed.expected / GiB,
-            "high_gib": option.needed.high / GiB,
-            "gpu_gib": option.size / GiB,
+            **verdict(option.verdict),
             "host_gb": option.host / 1e9,
             "seconds": option.seconds,
             "low": option.prediction.low if option.judged else None,
             "high": option.prediction.high if option.judged else None,
             "tokens_per_second": option.prediction.tokens_per_second,
             "bound": option.prediction.bound,
-            "verdict": option.verdict,
             "launch": launch.file_of(option),
         }
         for option in found
@@ -131,10 +133,7 @@ def served(found: Served, price: float | None = None) -> dict[str, Any]:
         "as_published": asked.as_published,
         "weights_gib": found.weights / GiB,
         "cache_gib": asked.batch * found.cache(found.tokens) / GiB,
-        "expected_gib": found.expected / GiB,
-        "high_gib": found.high / GiB,
-        "gpu_gib": found.size / GiB,
-        "verdict": found.verdict,
+        **verdict(found.verdict),
         "fits": found.fits,
         "users": found.users,
         "longest": found.longest,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answer.arguments import Parser
 from ..answer.job import Cluster, Generation, Job, model
+from ..answer.verdict import SHORT
 from ..models import models
 from ..models.config_file import named, needs_tracing
 from ..tables import hardware
@@ -42,10 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")  # before transformers is imported
     arguments = sys.argv[1:] if arguments is None else arguments
     known = parser(__doc__)
-    if arguments[:1] and not arguments[0].startswith("-") and arguments[0] not in {**VERBS, **ELSEWHERE}:
-        close = difflib.get_close_matches(arguments[0], [*VERBS, *ELSEWHERE], 1) or ["train"]
-        known.error(f"{arguments[0][:60]!r} is no command: did you mean {close[0]!r}? All: {', '.join([*VERBS, *ELSEWHERE])}")
     try:
+        if arguments[:1] and not arguments[0].startswith("-") and arguments[0] not in {**VERBS, **ELSEWHERE}:
+            close = difflib.get_close_matches(arguments[0], [*VERBS, *ELSEWHERE], 1) or ["train"]
+            known.error(f"{arguments[0][:60]!r} is no command: did you mean {close[0]!r}? All: {', '.join([*VERBS, *ELSEWHERE])}")
         if arguments[:1] and arguments[0] in ELSEWHERE:
             return ELSEWHERE[arguments[0]](arguments[1:])
         options = known.parse_args(arguments)
@@ -75,7 +76,7 @@ def _judged(options: argparse.Namespace, fits: bool, may_fit: bool, answer: str)
     """The answer; `NotMet` where it is not what `--fail-unless` asks for."""
     wanted = options.fail_unless
     if wanted and not (fits or wanted == UNLESS[1] and may_fit):
-        raise NotMet(wanted, "it may fit" if may_fit else "it does not fit", answer)
+        raise NotMet(wanted, SHORT["maybe" if may_fit else "no"], answer)
     return answer
 
 
@@ -132,7 +133,7 @@ def infer(options: argparse.Namespace) -> str:
     with named(asked.model.name):
         found = inference.serve(asked, cluster)
         text = _json(as_json.served(found, options.price)) if options.json else "\n".join(report.served(found, options.price))
-    return _judged(options, found.fits, found.verdict != inference.NO, text)
+    return _judged(options, found.fits, found.verdict.fit != "no", text)
 
 
 def plan(options: argparse.Namespace) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..answer.answer import counts_as_fp16, usable
-from ..answer.inference import NO
+from ..answer.verdict import in_words
 from ..cost import shared_memory, timing
 from ..cost.device_memory import NAMES
 from ..models import models
@@ -92,7 +92,7 @@ def _change(now: Answer, what: str, option: str, then: Answer) -> str:
     memory = f"{abs(saved):,.1f} GiB {'less' if saved >= 0 else 'more'}"
     if "--qlora" in option and now.workload.rank:
         option += ", in place of --lora"
-    return f"  {what:26} {speed}, {memory}, {then.verdict.partition(':')[0].removeprefix('it ')}   ({option})"
+    return f"  {what:26} {speed}, {memory}, {then.verdict.short.removeprefix('it ')}   ({option})"
 
 
 def said_of_model(model: str) -> Iterator[str]:
@@ -183,7 +183,7 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
         band = "at least: AdamW on the host is not counted" if option.setting.offload else band
         held = f"{option.needed.expected / GiB:,.0f} to {option.needed.high / GiB:,.0f} of {option.size / GiB:,.3g}"
         yield f"{option.strategy:26}{held:22}{option.seconds:.3g} ({band})"
-        yield f"    {option.verdict.replace('host_memory', '--host-memory')}"
+        yield f"    {in_words(option.verdict, '--host-memory')}"
     if any(option.setting.views for option in found):
         yield "DDP is counted with gradient_as_bucket_view=True: without it a GPU holds all gradients twice."
     yield ""
@@ -207,7 +207,7 @@ def served(found: Served, price: float | None = None) -> Iterator[str]:
     yield f"{'of the GPU':24}{found.size / GiB:10,.2f}   {found.verdict}"
     if found.size < cluster.memory:
         yield f"{'':24}{'':10}   the system leaves it {found.size / cluster.memory:.0%} of {cluster.memory / GiB:,.0f} GiB, unless told otherwise"
-    if found.verdict == NO:
+    if found.verdict.fit == "no":
         for line in found.what_fits() or [f"nothing of {found.tried()}"]:
             yield f"  would fit: {line}"
         return

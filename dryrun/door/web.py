@@ -14,12 +14,13 @@ from ..models import config_file, families, models
 from ..step import memory_facts, profiles
 from ..tables import hardware
 from ..tables.hardware import GiB
+from ..tables.refusal import Refusal
 from . import as_json, command
 from .options import parser
 
 
 def ask(arguments: list[str]) -> dict[str, Any]:
-    """What `dryrun` with these arguments answers; {"error": one line} where it refuses."""
+    """What `dryrun` with these arguments answers; {"error": one line, "refusal": the same as data} where it refuses."""
     try:
         if not arguments or arguments[0] not in command.VERBS:
             raise ValueError(f"{' '.join(arguments)[:60]!r} is no question: it begins with one of {', '.join(command.VERBS)}")
@@ -82,29 +83,27 @@ def choices() -> dict[str, list[Any]]:
     }
 
 
-def _refused(error: Exception, arguments: list[str]) -> dict[str, str]:
-    if "torch is not installed" in str(error):
-        return {"error": f"{arguments[1]}: no profile answers this question: on a machine with torch the command does"}
-    return {"error": str(error)}
+def _refused(error: Exception, arguments: list[str]) -> dict[str, Any]:
+    if isinstance(error, ModuleNotFoundError):
+        error = Refusal("model", arguments[1], "no profile answers this question", "on a machine with torch the command does", code="untraced")
+    elif not isinstance(error, Refusal):
+        error = Refusal("", None, str(error))
+    return {"error": str(error), "refusal": error.data()}
 
 
 def _parsed(arguments: list[str]) -> Any:
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(io.StringIO()):
             return parser("").parse_args(arguments)
     except SystemExit:
-        raise ValueError(said.getvalue().strip().removeprefix("error: ") or "-h asks for help: give the name of a model") from None
+        raise ValueError("-h asks for help: give the name of a model") from None
 
 
 def _step(found: answer.Answer) -> dict[str, Any]:
     seconds = found.prediction
     return {
         "fits": found.fits,
-        "verdict": found.verdict,
-        "expected_gib": found.needed.expected / GiB,
-        "high_gib": found.needed.high / GiB,
-        "gpu_gib": answer.usable(found.setting.gpu) / GiB,
+        **as_json.verdict(found.verdict),
         "tokens_per_second": seconds.tokens_per_second,
         "low": seconds.tokens_per_second * seconds.seconds / seconds.high,
         "high": seconds.tokens_per_second * seconds.seconds / seconds.low,
@@ -118,10 +117,7 @@ def _served(found: inference.Served) -> dict[str, Any]:
     each = found.decode if found.predicted else None
     return {
         "fits": found.fits,
-        "verdict": found.verdict,
-        "expected_gib": found.expected / GiB,
-        "high_gib": found.high / GiB,
-        "gpu_gib": found.size / GiB,
+        **as_json.verdict(found.verdict),
         "tokens_per_second": each and found.generation.batch / each.seconds,
         "low": each and found.generation.batch / each.high,
         "high": each and found.generation.batch / each.low,

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tables.refusal import Refusal
 from . import config_file
 from .stored import TAKEN, Stored
 from .stored import stored as of_values
@@ -137,8 +138,8 @@ def known(name: str) -> str:
     for spelled in difflib.get_close_matches(_bare(given), names(), 9, 0.4):
         near.setdefault(next(row for row, values in _table().items() if spelled in (row, *values.get("aliases", ()))), spelled)
     close = list(near.values())[:3]
-    meant = f"did you mean {', '.join(close)}? " if close else ""
-    raise ValueError(f"model {str(name)[:60]!r} is not known: {meant}`dryrun models` lists all names. Or give a config.json.")
+    lists = "`dryrun models` lists all names. Or give a config.json."
+    raise Refusal("model", str(name)[:60], "is not known", lists, nearest=close, code="unknown")
 
 
 def _closed(name: str) -> str:

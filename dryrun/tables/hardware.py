@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .refusal import Refusal
+
 GB = 1e9
 GiB = 2**30
 ECC_LEAVES = 15 / 16  # of GDDR memory
@@ -156,8 +158,8 @@ def known(what: str, name: str, names: Collection[str]) -> str:
     """The name, if it is one of `names`; else ValueError with the nearest."""
     if name not in names:
         close = difflib.get_close_matches(str(name), names, 1, 0.3)
-        meant = f", did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"{what}={name!r} is not known{meant} Choose one of: {'; '.join(_listed(name, names))}")
+        choices = f"Choose one of: {'; '.join(_listed(name, names))}"
+        raise Refusal(what, name, "is not known", choices, nearest=close, code="unlisted")
     return name
 
 
@@ -176,13 +178,13 @@ def accelerator(name: str | Accelerator) -> Accelerator:
     if key is None:
         counted = re.fullmatch(r"(\d+) ?[x×*] ?(.+)", str(name).strip())
         if counted and (NAMES.get(_normal(counted[2])) or any(_nearest(_normal(counted[2])))):
-            raise ValueError(f"gpu={str(name)[:80]!r}: the number stands apart: gpu={counted[2]!r}, gpus={counted[1]} (--gpus {counted[1]})")
+            apart = f"gpu={counted[2]!r}, gpus={counted[1]} (--gpus {counted[1]})"
+            raise Refusal("gpu", str(name)[:80], "the number stands apart", apart)
         if re.match(r"mac|imac|apple", str(name), re.IGNORECASE):
             macs = [key for key, row in ACCELERATORS.items() if row.family == "apple"]
-            raise ValueError(f"gpu={str(name)[:80]!r}: a Mac is asked for by its chip: {', '.join(macs)}")
+            raise Refusal("gpu", str(name)[:80], "a Mac is asked for by its chip", ", ".join(macs), nearest=macs)
         close = list(dict.fromkeys(_nearest(_normal(name))))[:4]
-        meant = f": did you mean {' or '.join(close)}?" if close else "."
-        raise ValueError(f"gpu={str(name)[:80]!r} is not known{meant} All names: dryrun gpus")
+        raise Refusal("gpu", str(name)[:80], "is not known", "All names: dryrun gpus", nearest=close, code="unknown")
     return ACCELERATORS[key]
 
 

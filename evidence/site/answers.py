@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from dryrun.answer import job
-from dryrun.answer.inference import NO
 from dryrun.cost.roofline import half_precision
 from dryrun.door import web
 from dryrun.models import models
@@ -121,7 +120,7 @@ def _write_model(folder, model, gpus, root):
 def _answer(question, count):
     command = question + (f" --gpus {count}" if count > 1 else "")
     found = web.row(command.split())
-    if found.get("verdict") == NO:  # a speed beside it would be read as one that can be had
+    if found.get("fit") == "no":  # a speed beside it would be read as one that can be had
         found |= {name: None for name in ("tokens_per_second", "low", "high", "bound", "seconds_to_first_token") if name in found}
     return {"command": f"dryrun {command}"} | {
         name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in found.items()

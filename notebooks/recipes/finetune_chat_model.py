@@ -71,7 +71,7 @@ for model_name in MODELS:
     no = "GPU memory" if not step.fits else "time" if minutes >= 30 else "host memory" if size > 0.7 * host else ""
     found.append({
         "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
-        f"on {GPU or 'a T4'}": step.verdict.partition(":")[0], "minutes at most": round(minutes),
+        f"on {GPU or 'a T4'}": step.verdict.short, "minutes at most": round(minutes),
         "possible": f"no: {no}" if no else "yes",
     })  # fmt: skip
 

@@ -64,7 +64,7 @@ for model_name in MODELS:
         )
         found.append({
             "model": model_name, "weights": weights, "GiB for 8 users": round(eight.expected / 2**30, 1),
-            f"on {GPU or 'a T4'}": eight.verdict.partition(":")[0],
+            f"on {GPU or 'a T4'}": eight.verdict.short,
             "tokens/s, 1 user": round(one.decode.tokens_per_second) if one.predicted else "-",
             "tokens/s, 8 users together": round(eight.decode.tokens_per_second) if eight.predicted else "-",
         })  # fmt: skip

@@ -110,7 +110,7 @@ def test_a_training_step_is_answered_alike(capsys, file, asked):
     found = answer.prediction
     assert (named["seconds"], named["low"], named["high"]) == (found.seconds, found.low, found.high)
     assert (named["expected_gib"], named["high_gib"]) == (answer.needed.expected / 2**30, answer.needed.high / 2**30)
-    assert (named["verdict"], named["fits"]) == (answer.verdict, answer.fits)
+    assert (named["verdict"], named["fit"], named["fits"]) == (str(answer.verdict), answer.verdict.fit, answer.fits)
     del named["model"], by_file["model"], named["left_out"], by_file["left_out"]  # a file of the text part alone leaves nothing out
     assert but_last_digits(named) == but_last_digits(by_file)
 
@@ -137,7 +137,7 @@ def test_a_generation_is_answered_alike(capsys, file, asked):
     assert (named["speed"] is not None) == served.predicted
     if served.predicted:
         assert named["speed"]["tokens_per_second"] == generation.batch / served.decode.seconds
-    assert (named["users"], named["longest"], named["verdict"]) == (served.users, served.longest, served.verdict)
+    assert (named["users"], named["longest"], named["why"]) == (served.users, served.longest, served.verdict.why)
     del named["model"], by_file["model"], named["left_out"], by_file["left_out"]  # a file of the text part alone leaves nothing out
     assert named == by_file
 
@@ -149,7 +149,7 @@ def test_a_plan_says_of_a_strategy_what_predict_says_of_it(capsys, gpu, precisio
     answer = dryrun.predict(job, cluster, strategy.lower())
     assert (option.seconds, option.needed.expected, option.needed.high) == (answer.prediction.seconds, answer.needed.expected, answer.needed.high)
     (line,) = said(capsys, "plan", "qwen3-0.6b", "--gpu", gpu, "--gpus", 8, "--checkpointing", *SHORT, "--dtype", precision, "--only", strategy)
-    assert (line["seconds"], line["verdict"]) == (option.seconds, option.verdict)
+    assert (line["seconds"], line["why"], line["margin_gib"]) == (option.seconds, option.verdict.why, option.verdict.margin_gib)
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80", "rtx-4090"])
@@ -185,7 +185,7 @@ def test_more_users_fit_where_weights_are_narrower_and_none_where_they_do_not_fi
     wide, narrow = (dryrun.predict(Generation("llama3-8b", weights=weights), Cluster("rtx-4090")) for weights in ("bf16", "int4-128"))
     assert 0 < wide.users < narrow.users and wide.longest < narrow.longest
     large = dryrun.predict(Generation("llama3-70b"), Cluster("rtx-4090"))
-    assert (large.verdict, large.users, large.longest) == ("it does not fit", 0, 0)
+    assert (large.verdict.fit, large.users, large.longest) == ("no", 0, 0)
     assert [option for option, _ in large.alternatives()] == ["--gpus 2 --weights int4-128", "--gpus 4 --weights fp8", "--gpus 8"]
     larger = dryrun.predict(Generation("llama3-70b"), Cluster("h100-sxm"))
     assert [option for option, _ in larger.alternatives()] == ["--weights fp8", "--weights int4-128", "--gpus 2"]

@@ -115,7 +115,7 @@ def test_offload_needs_the_memory_of_its_host(strategy, each):
     for host_memory, fits in ((None, False), (0.9 * needed / 1e9, False), (1.1 * needed / 1e9, True)):
         found = named(host_memory=host_memory, only=strategy)[strategy]
         assert found.fits is fits
-        assert ("each host's memory" in found.verdict) is not fits
+        assert (found.verdict.code == "host-memory") is not fits
 
 
 def test_geforce_cards_reach_a_part_of_their_slot():
@@ -222,9 +222,9 @@ def test_what_fits_comes_first_then_full_training_without_the_host():
 
 def test_each_option_says_in_one_sentence_why_it_loses():
     for option in options("llama2-7b", length=2048):
-        assert option.verdict and len(option.verdict) < 120
-        assert option.verdict in str(option)
-        assert option.fits or "does not fit" in option.verdict or "may fit" in option.verdict or "host" in option.verdict
+        assert 0 < len(str(option.verdict)) < 120
+        assert str(option.verdict) in str(option)
+        assert option.fits == (option.verdict.fit == "fits")
 
 
 def test_who_trains_adapters_is_said_of_the_right_one():
@@ -234,11 +234,11 @@ def test_who_trains_adapters_is_said_of_the_right_one():
     assert first.trains == "adapters"
     later = found["FSDP2 + offload"]
     assert later.fits and later.trains == "all"
-    assert later.verdict == f"trains all weights, and {first.strategy} adapters alone"
+    assert str(later.verdict) == f"trains all weights, and {first.strategy} adapters alone"
     full = named("llama2-7b", length=2048)
     first = next(iter(full.values()))
     assert first.trains == "all"
-    assert full["QLoRA x DDP"].verdict == f"trains adapters alone, and {first.strategy} all weights"
+    assert str(full["QLoRA x DDP"].verdict) == f"trains adapters alone, and {first.strategy} all weights"
 
 
 @pytest.mark.parametrize("part, words", [("communication", "waits longer for what GPUs send"), ("bandwidth", "moves more memory"),
@@ -248,7 +248,7 @@ def test_a_slower_strategy_is_said_to_lose_by_what_takes_more_of_its_time(part, 
     parts = first.prediction.parts
     slower = replace(first, prediction=replace(first.prediction, seconds=3 * first.seconds, parts=parts | {part: parts.get(part, 0) + 2 * first.seconds}))
     _, judged = ranking.judged([first, slower])
-    assert judged.verdict.startswith("3.00x slower: ") and words in judged.verdict
+    assert str(judged.verdict).startswith("3.00x slower: ") and words in str(judged.verdict)
 
 
 def test_a_step_that_nobody_published_has_no_band():

@@ -141,9 +141,7 @@ def test_gpus_that_are_no_whole_number_of_nodes_are_refused_with_the_nearest(cap
 
 @pytest.mark.parametrize("option", [("--link", "nan"), ("--link", "-5"), ("--link", "inf"), ("--batch", "1" + 20 * "0")])
 def test_numbers_that_mean_nothing_are_refused(option):
-    with pytest.raises(SystemExit) as ended:
-        command.main(["train", "gpt2", "--gpu", "t4", *option])
-    assert ended.value.code == 2
+    assert command.main(["train", "gpt2", "--gpu", "t4", *option]) == 2
 
 
 def test_a_cache_that_cannot_be_written_costs_no_answer(capsys, monkeypatch, tmp_path):

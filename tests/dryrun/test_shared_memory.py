@@ -43,12 +43,13 @@ def test_no_token_comes_before_its_bytes(gpu, weights):
 
 
 @pytest.mark.parametrize(
-    "memory, weights, verdict",
-    [(64, "q4_k_m", inference.FITS), (48, "q4_k_m", inference.MAY_BE_GIVEN), (36, "q4_k_m", inference.NO), (64, "bf16", inference.NO)],
+    "memory, weights, fit, code",
+    [(64, "q4_k_m", "fits", "gpu-memory"), (48, "q4_k_m", "maybe", "system"), (36, "q4_k_m", "no", "gpu-memory"), (64, "bf16", "no", "gpu-memory")],
 )
-def test_what_fits_is_what_the_system_leaves_the_gpu(memory, weights, verdict):
+def test_what_fits_is_what_the_system_leaves_the_gpu(memory, weights, fit, code):
     """A 70B takes 40 GiB in 4 bits. macOS leaves the GPU three quarters, and can be told to leave nearly all."""
-    assert served("m4-max", "llama3-70b", weights, memory).verdict == verdict
+    verdict = served("m4-max", "llama3-70b", weights, memory).verdict
+    assert (verdict.fit, verdict.code) == (fit, code)
 
 
 def test_what_would_fit_is_in_formats_of_llama_cpp_and_on_one_machine():

@@ -13,7 +13,7 @@ from transformers import FineGrainedFP8Config
 from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
 
 from dryrun.answer import bench_report
-from dryrun.answer.answer import answer, usable
+from dryrun.answer.answer import answer
 from dryrun.cost.setting import Setting
 from dryrun.step.workload import Workload
 from dryrun.tables import hardware
@@ -212,7 +212,7 @@ def test_the_speeds_of_each_gpu_hold_what_the_library_says_of_its_memory():
         for method in ("lora", "qlora"):
             options = {"rank": 16, "targets": "all linear", "checkpointing": 1, "four_bit": method == "qlora"}
             now = answer(Workload("llama3-8b", 1, 2048, **options), Setting(gpu=label))
-            said = now.needed.verdict(usable(label)).split(":")[0].removeprefix("it ")
+            said = now.verdict.short.removeprefix("it ")
             assert (rows[label][f"{method}-fits"] or rows[label][method]) == said, (label, method)
 
 

@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
 from dryrun.answer.planner import plan
+from dryrun.answer.verdict import of_step
 from dryrun.cost import communication
 from dryrun.cost.traces import traced
 from dryrun.tables.hardware import accelerator, bytes_per_second
@@ -77,7 +78,7 @@ def test_70b_on_four_rtx_4090_fits_neither_the_gpus_nor_a_host_of_512_gb():
     seventy = examples()["seventy"]
     assert not seventy["QLoRA x FSDP2"].fits
     short, long = (found("llama3-70b", "RTX 4090", 4, length=length, only="QLoRA x FSDP2")["QLoRA x FSDP2"] for length in (512, 2048))
-    assert short.fits and long.needed.verdict(long.size).startswith("it may fit")
+    assert short.fits and of_step(long.needed, long.size).fit == "maybe"
     offloaded = found("llama3-70b", "RTX 4090", 4, length=2048, host_memory=512, only="QLoRA x FSDP2 + offload")
     assert offloaded["QLoRA x FSDP2 + offload"].fits
     for name in ("FSDP2 + offload", "ZeRO-3 + offload"):
@@ -281,8 +282,8 @@ def test_the_tokens_that_hide_the_sending_are_the_quotient_beside_them():
 
 
 def test_by_the_plan_half_as_many_gpus_hold_8b_and_may_hold_32b():
-    for model, gpus, said, least in (("llama3-8b", 2, "it fits", 0.85), ("qwen2.5-32b", 8, "it may fit", 1)):
+    for model, gpus, fit, least in (("llama3-8b", 2, "fits", 0.85), ("qwen2.5-32b", 8, "maybe", 1)):
         tight = found(model, "H100", gpus)["FSDP2"]
-        assert tight.needed.verdict(tight.size).startswith(said) and tight.needed.high / tight.size > least
+        assert of_step(tight.needed, tight.size).fit == fit and tight.needed.high / tight.size > least
         roomy = {} if gpus == 2 else {"nodes": 2, "network": "InfiniBand NDR"}
         assert found(model, "H100", 2 * gpus, **roomy)["FSDP2"].needed.high < 0.7 * tight.size

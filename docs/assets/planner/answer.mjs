@@ -19,7 +19,7 @@ import { trained } from "./trained.mjs"
 export const answerParts = (shown, form, table) => {
   const found = shown.train ?? shown.infer
   if (!found) return []
-  if ("error" in found) return flat(refusedParts(shown, found.error, form))
+  if ("error" in found) return flat(refusedParts(shown, found, form))
   form.mark()
   const strategies = form.control("strategy")
   const offered = strategies instanceof HTMLSelectElement ? [...strategies.options].map(one => one.value) : []

@@ -1,7 +1,6 @@
 // On a phone the answer is below the form: its first words stay in sight, and lead to it.
 import { the } from "../shared/dom.mjs"
 import { number } from "../shared/numbers.mjs"
-import { state } from "./verdict.mjs"
 
 /** @import { Judged, Refusal, Serving, Training } from "./types.js" */
 /** @typedef {Training | Serving | Judged} Found */
@@ -17,9 +16,9 @@ const rateOf = found =>
  */
 export const summary = (found, verdict, mine) => {
   if (!found || "error" in found) return verdict
-  const rate = rateOf(found), now = state(found), { hours = 0, cost = 0 } = "hours" in found ? found : {}
+  const rate = rateOf(found), now = found.fit, { hours = 0, cost = 0 } = "hours" in found ? found : {}
   const rest = [rate && `${number(rate)} tokens/s`, hours && `${number(hours)} h`, cost && `cost ${number(cost)}`]
-  const left = now === "fits" && `${number(found.gpu_gib - found.high_gib, 2)} GiB left`
+  const left = now === "fits" && `${number(found.margin_gib, 2)} GiB left`
   return [verdict, left, ...(now === "no" ? [] : rest), mine].filter(Boolean).join(" · ")
 }
 

@@ -12,7 +12,7 @@ import { drawTable } from "./table.mjs"
  * @property {() => number} next a number for its rows: those of an earlier table are of another question
  * @property {(words: string[], id: number) => void} send
  * @property {(search: string) => void} show the address
- * @property {(error: string) => string} inPage
+ * @property {(refused: Refusal) => string} inPage
  * @property {() => number} tokens of the reader's data; 0 where that is not said
  */
 
@@ -33,7 +33,9 @@ export const comparisonOf = around => {
   let id = 0 // of its rows; 0 while there is no table
   /** @type {string | undefined} The axis of the table that the address or the question before had. */
   let linked
-  let axis = "gpu", by = "rate", leftOut = ""
+  let axis = "gpu", by = "rate"
+  /** @type {Refusal | undefined} The first row that is left out. */
+  let leftOut
   /** @type {Record<string, string>} Of a GPU hour, by GPU: the reader's own. */
   let prices = {}
   /** @type {Row[]} */
@@ -49,7 +51,7 @@ export const comparisonOf = around => {
     if (!table || !question) return
     const held = typing instanceof HTMLElement && table.contains(typing) && typing.dataset.key
     const priced = { question, axis, tokens: around.tokens(), prices }
-    drawTable(table, { priced, rows, by, leftOut: leftOut && around.inPage(leftOut) }, {
+    drawTable(table, { priced, rows, by, leftOut: leftOut ? around.inPage(leftOut) : "" }, {
       sorted: chosen => {
         by = chosen
         share()
@@ -69,7 +71,7 @@ export const comparisonOf = around => {
   const ask = of => {
     if (!question) return
     rows = []
-    leftOut = ""
+    leftOut = undefined
     axis = of
     linked = undefined
     id = around.next()
@@ -116,7 +118,7 @@ export const comparisonOf = around => {
     },
     /** @param {string[]} words @param {Judged | Refusal} found */
     add: (words, found) => {
-      if ("error" in found) leftOut ||= found.error
+      if ("error" in found) leftOut ||= found
       else rows.push({ ...found, name: axis === "model" ? words[1] : words[words.indexOf("--gpu") + 1] })
       drawUnlessTyping()
     }

@@ -3,14 +3,14 @@ import { make } from "../shared/dom.mjs"
 import { number } from "../shared/numbers.mjs"
 import { DEFAULTS, amount, waitsForData } from "./command.mjs"
 import { note, to } from "./parts.mjs"
-import { state, verdictOf } from "./verdict.mjs"
+import { verdictOf } from "./verdict.mjs"
 
 /** @import { Question } from "./question.mjs" */
 /** @import { Serving, Shown, Training } from "./types.js" */
 
 /** @param {Shown} shown @param {Training | Serving} found */
 const notes = ({ question, refused }, found) => {
-  const isTraining = question.train, hasData = amount(question).length > 0, fits = state(found) !== "no"
+  const isTraining = question.train, hasData = amount(question).length > 0, fits = found.fit !== "no"
   return [
     refused.length && `Not a choice of this page, which took its own first value: ${refused.join(", ")}.`,
     found.mixture && isTraining && ["A mixture of experts: ",
@@ -59,8 +59,8 @@ export const echo = ({ question, known }, found) => {
 
 /** @param {Parameters<typeof verdictOf>[0]} found @param {Question} question */
 export const verdict = (found, question) => {
-  const { state: now, said, reason } = verdictOf(found, question.count("gpus") > 1)
-  const properties = { className: `planner-verdict ${now}`, role: "status", tabIndex: -1 }
+  const { said, reason } = verdictOf(found, question.count("gpus") > 1)
+  const properties = { className: `planner-verdict ${found.fit}`, role: "status", tabIndex: -1 }
   return make("p", properties, make("b", {}, said), reason)
 }
 

@@ -1,10 +1,9 @@
 // Parts that several answers are made of.
 import { make, siteRoot } from "../shared/dom.mjs"
 import { number, range } from "../shared/numbers.mjs"
-import { state } from "./verdict.mjs"
 
 /** @import { Part } from "../shared/dom.mjs" */
-/** @import { Values } from "./types.js" */
+/** @import { Fit, Values } from "./types.js" */
 
 /** @param {string} place below the site's overview */
 export const address = place => new URL(place, siteRoot()).href
@@ -55,12 +54,12 @@ let isUnfolded = false // what a reader has opened stays open in the next answer
 
 /**
  * Rows that do not fit are folded away, where others do.
- * @template {{fits: boolean, verdict: string}} T
+ * @template {{fit: Fit}} T
  * @param {T[]} all @param {string[]} called one of them, several of them
  * @param {(some: T[]) => HTMLElement} shown
  */
 export const folded = (all, [one, several], shown) => {
-  const yes = all.filter(row => state(row) !== "no"), no = all.filter(row => state(row) === "no")
+  const yes = all.filter(row => row.fit !== "no"), no = all.filter(row => row.fit === "no")
   if (!yes.length || !no.length) return [shown(all)]
   const title = no.length === 1 ? `1 ${one} that does not fit` : `${no.length} ${several} that do not fit`
   const rest = make("details", { open: isUnfolded }, make("summary", {}, title), shown(no))

@@ -1,5 +1,4 @@
 // The program of a recipe or a server with the values of the question, where it runs what was asked.
-import { state } from "./verdict.mjs"
 import { DEFAULTS } from "./command.mjs"
 
 /** @import { Question } from "./question.mjs" */
@@ -15,7 +14,7 @@ export const ARGUMENTS = { "fused loss": "use_liger_kernel=True", "torch.compile
 /** @param {Shown} shown @returns {Training | Serving | undefined} what fits and can be run */
 export const runnable = ({ train, infer }) => {
   const found = train ?? infer
-  return found && !("error" in found) && state(found) !== "no" ? found : undefined
+  return found && !("error" in found) && found.fit !== "no" ? found : undefined
 }
 
 /** @param {Shown} shown The model's name on the Hub. */

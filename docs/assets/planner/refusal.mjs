@@ -2,56 +2,65 @@
 import { number } from "../shared/numbers.mjs"
 
 /** @import { Question } from "./question.mjs" */
+/** @import { Refusal } from "./types.js" */
 
-/** @param {string} option of the command @param {Question} question @returns {string} the name of its field */
-export const fieldOf = (option, question) => {
-  if (option === "batch" && question.infer) return "users"
-  if (option === "new" && question.grpo) return "written"
-  return /^q?lora$/.test(option) ? "rank" : option
+/** @type {Record<string, string>} Fields of Python that the form calls otherwise. */
+const FIELDS = { precision: "dtype", compiled: "compile", fused_loss: "fused-loss", method: "task",
+  host_memory_gb: "host-memory", memory_gb: "memory", lora: "rank", qlora: "rank" }
+
+/**
+ * @param {string} name of a field of Python, or of an option
+ * @param {Question} question @returns {string} of the form
+ */
+export const fieldOf = (name, question) => {
+  if (name === "batch" && question.infer) return "users"
+  if (name === "new" && question.grpo) return "written"
+  if (name === "prompt + new") return "prompt"
+  return FIELDS[name] ?? name.replaceAll("_", "-")
 }
 
-/** @param {string} error @param {Question} question @returns {string | undefined} the field that a message is about */
-export const fieldAtFault = (error, question) => {
-  const pattern = /^argument --([\w-]+)|^(gpus?|model|length|batch|users|prompt)\b/
-  const [, option, other] = error.match(pattern) ?? [], name = option ?? other
-  return name && fieldOf(name, question)
+/** @param {Refusal} refused @param {Question} question @returns {string | undefined} the field at fault */
+export const fieldAtFault = ({ refusal }, question) => refusal?.field ? fieldOf(refusal.field, question) : undefined
+
+/** @param {Refusal} refused @returns {"gpu" | "model" | undefined} which name is not known */
+export const unknownName = ({ refusal }) => {
+  if (refusal?.code !== "unknown") return undefined
+  return refusal.field === "gpu" ? "gpu" : "model"
 }
 
-/** @param {string} error @returns {"gpu" | "model" | undefined} which name is not known */
-export const unknownName = error =>
-  /** @type {"gpu" | "model" | undefined} */ (error.match(/^(gpu|model)[= ]'.*' is not known/)?.[1])
+/** @param {Refusal} refused @returns {number | undefined} the longest sequence, where one was too long */
+export const longest = ({ refusal }) =>
+  refusal?.code === "positions" && refusal.field === "length" ? Number(refusal.nearest[0]) : undefined
 
-/** @param {string} error @returns {number | undefined} the longest sequence, where one was too long */
-export const longest = error => {
-  const most = error.match(/^length\b.*: take (\d+) or fewer$/)?.[1]
-  return most === undefined ? undefined : Number(most)
-}
+/** @param {Refusal} refused Whether others have measured what is not predicted. */
+export const isMeasuredElsewhere = ({ refusal }) => ["unpredicted", "one-reader"].includes(refusal?.code ?? "")
 
-/** @param {string} error Whether others have measured what is not predicted. */
-export const isMeasuredElsewhere = error => / no time is predicted/.test(error)
+/** @param {Refusal} refused Whether the command answers what the page does not. */
+export const isAnsweredByTheCommand = ({ refusal }) => ["untraced", "page"].includes(refusal?.code ?? "")
 
-/** @param {string} error Whether the command answers what the page does not. */
-export const isAnsweredByTheCommand = error => /with torch|The command below/.test(error)
-
-const OF_SIZES = " Or give its sizes, or its config.json, below its name."
-const NO_PROFILE = /no profile answers this question: on a machine with torch the command does$/
+const ONE_READER = "no time is predicted but of text for one reader, by the task “Run it”: " +
+  "hardly anything else was published."
 const NO_TRACE = "this page has no trace of this model for this question. On a machine with torch the command answers:"
 
 /**
- * @param {string} error
- * @param {(option: string) => string | undefined} label of the option's field
+ * @param {Refusal} refused
+ * @param {(field: string) => string | undefined} label of a field of Python
  */
-export const inPage = (error, label) => error
-  .replace(/^argument --([\w-]+)(?:\/--[\w-]+)*: /, (_, option) => `${label(option) ?? option}: `)
-  .replace(/ \(all options: .*\)$/, "")
-  .replace(/ All names: dryrun gpus$/, " The list under GPU has all names.")
-  .replace(/ The memory of a step is traced without a GPU.*/, "")
-  .replace(/^gpu='([^']*)'/, "GPU “$1”")
-  .replace(/^model '([^']*)'/, "Model “$1”")
-  .replace("by `dryrun infer`", "by the task “Run it”")
-  .replace(" is not in dryrun/data/accelerators.json", " is not known")
-  .replace(/^length=(\d+)/, (_, tokens) => `${label("length") ?? "length"}: ${number(Number(tokens))}`)
-  .replace(/^prompt \+ new=(\d+)/, (_, tokens) => `Prompt and answer: ${number(Number(tokens))} tokens`)
-  .replace(NO_PROFILE, NO_TRACE)
-  .replace("gpus_per_node (--gpus-per-node of the command)", "“GPUs in a node”")
-  .replace(/ Or give a config\.json\.$/, OF_SIZES)
+export const inPage = ({ error, refusal }, label) => {
+  if (!refusal?.field) return error
+  const { code, field, given, problem, fix, nearest } = refusal
+  const value = typeof given === "number" ? number(given) : String(given), called = label(field) ?? field
+  /** @type {Record<string, () => string>} What the page says in other words than the command. */
+  const said = {
+    option: () => `${called}: ${problem}`,
+    unknown: () => `${called} “${value}” is not known here.`,
+    unpredicted: () => `GPU “${value}”: ${problem}.`,
+    "one-reader": () => `GPU “${value}”: ${ONE_READER}`,
+    nodes: () => `${called}: ${value}: ${problem}: take ${nearest[0]}, or say how many a node has, “GPUs in a node”`,
+    untraced: () => `${value}: ${NO_TRACE}`,
+    positions: () =>
+      `${field === "length" ? `${called}: ${value}` : `Prompt and answer: ${value} tokens`}: ${problem}: ${fix}`
+  }
+  const name = field === "gpu" ? `GPU “${value}”` : field === "model" ? `Model “${value}”` : `${called}: ${value}`
+  return said[code]?.() ?? [name, problem, fix].filter(Boolean).join(": ")
+}

@@ -7,7 +7,7 @@ import * as refusal from "./refusal.mjs"
 
 /** @import { Form } from "./form.mjs" */
 /** @import { Question } from "./question.mjs" */
-/** @import { Shown } from "./types.js" */
+/** @import { Refusal, Shown } from "./types.js" */
 
 const LISTS = {
   gpu: ["GPU", "The list under GPU has all names."],
@@ -25,17 +25,17 @@ const unknown = (axis, question) => {
     names.length > 0 && ["Is it one of these? ", names, ". "], where)
 }
 
-/** @param {Shown} shown @param {string} error @param {Form} form in which the field at fault is marked */
-export const refusedParts = (shown, error, form) => {
-  const { question } = shown, axis = refusal.unknownName(error)
-  form.mark(axis ?? refusal.fieldAtFault(error, question))
+/** @param {Shown} shown @param {Refusal} found @param {Form} form in which the field at fault is marked */
+export const refusedParts = (shown, found, form) => {
+  const { question } = shown, axis = refusal.unknownName(found)
+  form.mark(axis ?? refusal.fieldAtFault(found, question))
   if (axis) return [unknown(axis, question)]
-  const most = refusal.longest(error)
+  const most = refusal.longest(found)
   const elsewhere = `hardware/other/${/apple|\bm\d/i.test(question.text("gpu")) ? "#mac-models" : ""}`
   return [
-    refused(refusal.inPage(error, option => form.label(refusal.fieldOf(option, question))),
-      refusal.isMeasuredElsewhere(error) && [" What others measured: ", to("Other hardware", elsewhere)],
+    refused(refusal.inPage(found, field => form.label(refusal.fieldOf(field, question))),
+      refusal.isMeasuredElsewhere(found) && [" What others measured: ", to("Other hardware", elsewhere)],
       most !== undefined && [" ", take(`take ${number(most)}`, { length: String(most) })]),
-    ...(refusal.isAnsweredByTheCommand(error) ? [commands(shown)] : [])
+    ...(refusal.isAnsweredByTheCommand(found) ? [commands(shown)] : [])
   ]
 }

@@ -3,7 +3,6 @@ import { make } from "../shared/dom.mjs"
 import { number, range } from "../shared/numbers.mjs"
 import { asInForm, changed, offeredStrategy } from "./changes.mjs"
 import { folded, grid, line, take } from "./parts.mjs"
-import { state } from "./verdict.mjs"
 
 /** @import { Question } from "./question.mjs" */
 /** @import { Change, Option, Shown } from "./types.js" */
@@ -16,7 +15,7 @@ export const helps = (question, changes, now) => {
   const rows = changes.map(one => {
     const alone = question.full && /--q?lora/.test(one.option) ? ": adapters alone" : ""
     const times = one.tokens_per_second / now
-    const fit = { fits: "", maybe: ", may fit", no: ", does not fit" }[state(one)]
+    const fit = { fits: "", maybe: ", may fit", no: ", does not fit" }[one.fit]
     const values = changed(one.option, question)
     return line(`${asInForm(one.change)}${alone}`,
       `${number(one.tokens_per_second)}, ${Math.abs(times - 1) < ALIKE ? "as fast" : `${number(times)} times`}`,
@@ -39,7 +38,10 @@ export const strategies = (question, plan, offered) => {
   /** @param {Option[]} some */
   const shown = some => grid(["Strategy", "Memory of a GPU", "Tokens/s", "Why"], some.map(one => {
     const strategy = offeredStrategy(one, question, offered), name = make("b", {}, one.strategy)
-    const why = one.verdict.replace("host_memory", "“Memory of a host”")
+    const { code, host_gb: needed = 0, host_memory_gb: has } = one.why
+    const why = code === "host-memory" && !has
+      ? `needs ${number(Math.max(1, Math.round(needed)))} GB of each host's memory, so give “Memory of a host”`
+      : one.verdict
     return line(strategy ? make("span", {}, name, " ", take("apply", { strategy })) : name,
       `${range(one.expected_gib, one.high_gib)} GiB`, speed(one), why)
   }))

@@ -1,5 +1,4 @@
 // The rows of the table: what they cost, and in which order they stand.
-import { state } from "./verdict.mjs"
 
 /** @import { Question } from "./question.mjs" */
 /** @import { Row } from "./types.js" */
@@ -17,7 +16,7 @@ import { state } from "./verdict.mjs"
  * @param {Priced} by Hours of all data, or of a million tokens of answers; 0 where there is no answer.
  */
 export const hours = (row, { question, tokens }) => {
-  if (state(row) === "no") return 0
+  if (row.fit === "no") return 0
   if (question.infer) return row.hours_of_million ?? 0
   return row.tokens_per_second ? tokens / 3600 / row.tokens_per_second : 0
 }
@@ -44,6 +43,6 @@ export const sorted = (rows, column, by) => {
   const keys = {
     rate: row => -(row.tokens_per_second ?? 0), cost: row => cost(row, by) || LAST, memory: row => row.gpu_gib
   }
-  return [...rows].sort((one, other) => ORDER[state(one)] - ORDER[state(other)] ||
+  return [...rows].sort((one, other) => ORDER[one.fit] - ORDER[other.fit] ||
     keys[column](one) - keys[column](other) || keys.rate(one) - keys.rate(other))
 }

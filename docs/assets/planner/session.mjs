@@ -50,7 +50,7 @@ export const sessionOf = (form, own) => {
     next: python.next,
     send: (words, row) => python.send("row", words, row),
     show: address.show,
-    inPage: error => inPage(error, option => form.label(fieldOf(option, question()))),
+    inPage: one => inPage(one, field => form.label(fieldOf(field, question()))),
     tokens: () => found.train && "tokens" in found.train ? found.train.tokens ?? 0 : 0
   })
 

@@ -4,7 +4,6 @@ import { number, range } from "../shared/numbers.mjs"
 import { SORTS } from "./address.mjs"
 import { folded, grid, line, note, take } from "./parts.mjs"
 import { cost, hours, price, sorted } from "./rows.mjs"
-import { state } from "./verdict.mjs"
 
 /** @import { Priced } from "./rows.mjs" */
 /** @import { Row } from "./types.js" */
@@ -72,7 +71,7 @@ const priceCells = (row, { priced }, place, tell) => {
 const speed = row => {
   const { tokens_per_second: rate, low, high, unpredicted } = row
   if (rate) return `${number(rate)} (${range(low ?? NaN, high ?? NaN)})`
-  return unpredicted && state(row) !== "no" ? make("span", { title: unpredicted }, "not predicted") : "–"
+  return unpredicted && row.fit !== "no" ? make("span", { title: unpredicted }, "not predicted") : "–"
 }
 
 const FITS = { fits: "yes", maybe: "maybe", no: "no" }
@@ -87,7 +86,7 @@ const columns = ({ question, axis, tokens }) => {
 const lineOf = (row, table, place, tell) => {
   const { priced } = table, { isTimed, hasCosts } = columns(priced), time = hours(row, priced)
   const found = line(keyed(take(labelOf(priced, row.name), { [priced.axis]: row.name }), `name ${row.name}`),
-    ...(isTimed ? [time ? number(time) : "–"] : []), FITS[state(row)],
+    ...(isTimed ? [time ? number(time) : "–"] : []), FITS[row.fit],
     `${range(row.expected_gib, row.high_gib)} of ${number(row.gpu_gib)} GiB`, speed(row))
   if (hasCosts) found.cells[0].after(...priceCells(row, table, place, tell))
   return found
@@ -105,7 +104,7 @@ const above = (table, tell) => {
 export const drawTable = (place, table, tell) => {
   const { question, axis } = table.priced, { isTimed, hasCosts } = columns(table.priced)
   const rows = sorted(table.rows, table.by, table.priced)
-  const isTight = question.train && !question.on("fused-loss") && rows.some(row => state(row) === "no")
+  const isTight = question.train && !question.on("fused-loss") && rows.some(row => row.fit === "no")
   const [head, ...called] = axis === "gpu" ? ["GPU", "GPU", "GPUs"] : ["Model", "model", "models"]
   const heads = [
     head, ...(hasCosts ? ["Price of an hour", question.infer ? "Cost of a million tokens" : "Cost"] : []),

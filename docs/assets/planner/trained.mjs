@@ -7,7 +7,7 @@ import { judged } from "./measured.mjs"
 import { memory } from "./memory.mjs"
 import { band, facts, note, take, to } from "./parts.mjs"
 import { helps, strategies } from "./remedies.mjs"
-import { days, state } from "./verdict.mjs"
+import { days } from "./verdict.mjs"
 
 /** @import { Part } from "../shared/dom.mjs" */
 /** @import { Question } from "./question.mjs" */
@@ -69,7 +69,7 @@ const sooner = ({ changes = [], tokens_per_second: rate, hours = 0 }) => {
 /** @param {Question} question @param {Training} found @returns {(readonly [string, Part])[]} */
 const bill = (question, found) => {
   const { hours, hours_low: low = NaN, hours_high: high = NaN, cost } = found
-  if (!hours || state(found) === "no") return []
+  if (!hours || found.fit === "no") return []
   const data = [...band(hours, low, high, "hours"), days(hours), ...sooner(found)]
   if (!cost) return [["Your data", data]]
   const between = range(cost * low / hours, cost * high / hours)
@@ -89,7 +89,7 @@ const largestBatch = (question, { largest_batch: batch, gpus }) => {
 
 /** @param {Shown} shown @param {Training} found @param {string[]} offered strategies of the form */
 export const trained = (shown, found, offered) => {
-  const { question, plan, more } = shown, no = state(found) === "no"
+  const { question, plan, more } = shown, no = found.fit === "no"
   const parts = Object.fromEntries(Object.entries(found.memory_gib).map(([name, gib]) => [CALLED[name] ?? name, gib]))
   const own = question.text("measured"), ofAll = found.gpus > 1 ? " of all GPUs" : ""
   const help = [

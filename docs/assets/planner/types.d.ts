@@ -37,26 +37,31 @@ export interface Offered {
   networks: string[]
 }
 
+/** error: in the command's words. refusal: as dryrun.Refusal has it; "page" is the code of the page's own. */
 export interface Refusal {
   error: string
+  refusal?: { code: string, field: string, given: unknown, problem: string, fix: string, nearest: unknown[] }
 }
 
-interface Fit {
+export type Fit = "fits" | "maybe" | "no"
+
+/** As dryrun.Verdict has it. margin_gib: what is left of the GPU; below 0, what is missing. verdict: the same in words. */
+export interface FullFit {
   fits: boolean
+  fit: Fit
   verdict: string
   expected_gib: number
-}
-
-interface FullFit extends Fit {
   high_gib: number
   gpu_gib: number
+  margin_gib: number
+  why: { code: string, host_gb?: number, host_memory_gb?: number | null }
 }
 
 export interface Change {
   option: string
   change: string
   fits: boolean
-  verdict: string
+  fit: Fit
   tokens_per_second: number
   expected_gib: number
 }
