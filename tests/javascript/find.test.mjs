@@ -18,7 +18,13 @@ const ASKED = {
   "lora of a 14b at 8,192 tokens": "?task=lora&model=qwen3-14b&length=8192",
   "llama3-8b on a100 for eight users": "?task=infer&model=llama3-8b&gpu=a100-sxm4-80&users=8",
   "llama3-8b 50 tokens/s on an l4": "?task=infer&model=llama3-8b&gpu=l4",
-  "M4 Max local llm": "?task=infer&gpu=m4-max",
+  "M4 Max local llm": "?task=infer&gpu=m4-max&weights=q4_k_m",
+  "gpt-oss-20b on a 5090": "?task=infer&model=gpt-oss-20b&gpu=rtx-5090",
+  "how many 4090s to run deepseek v3": "?task=infer&model=deepseek-v3&gpu=rtx-4090",
+  "can i run deepseek v3": "?task=infer&model=deepseek-v3&gpu=h100-sxm5&gpus=8",
+  "gemma 3 27b on M4 Max 64 GB": "?task=infer&model=gemma-3-27b&gpu=m4-max&weights=q4_k_m&memory=64",
+  "qwen3 32b on 4 x RTX 5090": "?task=infer&model=qwen3-32b&gpu=rtx-5090&gpus=4",
+  "qwen3 32b on 3090 x2": "?task=infer&model=qwen3-32b&gpu=rtx-3090&gpus=2",
   "full fine-tuning llama3-8b 8xh100": "?task=full&model=llama3-8b&gpu=h100-sxm5&gpus=8",
   "vram for 128k context llama 3 8b": "?task=infer&model=llama3-8b&prompt=130816",
   "can i run llama3-70b on two 3090s": "?task=infer&model=llama3-70b&gpu=rtx-3090&gpus=2",
@@ -39,7 +45,7 @@ test("a question about a model is asked on its page", () => {
 })
 
 test("what is none, or about a model that the form does not have, is not", () => {
-  for (const query of ["h100 vs a100", "CUDA error 700", "gemma 3 12b vram", "how many 4090s to run deepseek v3", "zero 3",
+  for (const query of ["h100 vs a100", "CUDA error 700", "gemma 3 12b vram", "lora of gpt-oss-20b", "zero 3",
     "is 128gb enough for 120b tokens per second", "qwen3 8b cpu offload experts", `${"x ".repeat(70)}qwen3 8b`]) assert.ok(!address(query), query)
 })
 

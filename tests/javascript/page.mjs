@@ -55,6 +55,7 @@ export const offered = {
     model("qwen2.5-7b", 7.6, 32768), model("qwen3-8b", 8.19, 40960, "Qwen/Qwen3-8B"),
     model("qwen3-14b", 14.8, 40960, "Qwen/Qwen3-14B"), model("qwen3-32b", 32.8, 40960, "Qwen/Qwen3-32B")
   ],
+  memory: [model("gpt-oss-20b", 20.9, 131072), model("deepseek-v3", 671, 163840), model("gemma-3-27b", 27, 131072)],
   families: ["llama", "qwen3"],
   spellings: {
     gpus: {

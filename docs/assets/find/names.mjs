@@ -28,8 +28,9 @@ export const named = (called, words) => {
   return undefined
 }
 
-/** @param {string | undefined} word "8 h100", "2x 3090" */
-const count = (word = "") => COUNTS[word] ?? Number(/^(\d{1,4})x?$/.exec(word)?.[1] ?? 1)
+/** @param {string | undefined} before "8 h100", "2x 3090" @param {string} [after] "3090 x2" */
+const count = (before = "", after = "") =>
+  COUNTS[before] ?? Number(/^(\d{1,4})x?$/.exec(before)?.[1] ?? /^x(\d{1,2})$/.exec(after)?.[1] ?? 1)
 
 /**
  * @param {Model[]} models
@@ -42,9 +43,12 @@ export const ofSize = (models, words) => {
   return best && size ? { name: best.name, as: `${size.toUpperCase()}, such as ${best.name},` } : undefined
 }
 
+// "4 x rtx 5090", "4x t4"
+const TIMES = /\b(\d{1,4}) ?[x×] ?(?=(?:(?:nvidia|geforce|rtx|gtx|tesla|radeon|rx) )*(?:[a-z]+\d|\d{3}))/g
+
 /** @param {string} query @param {Record<string, string>} gpus known spellings @returns {string[]} */
 export const wordsOf = (query, gpus) => {
-  const apart = query.toLowerCase().replace(/\b(\d{1,4})x(?=[a-z]*\d)/g, "$1 ")
+  const apart = query.toLowerCase().replace(TIMES, "$1 ").replace(/\bx (\d{1,2})\b/g, "x$1")
   return (apart.match(/[a-z0-9]+(\.[a-z0-9]+)*/g) ?? []).map(word => { // two 3090s
     const one = word.slice(0, -1)
     return !Object.hasOwn(gpus, word) && word.endsWith("s") && Object.hasOwn(gpus, one) ? one : word
@@ -64,5 +68,6 @@ export const cardOf = (query, words, known) => {
     return name ? { name, many: 1 } : undefined
   }
   const other = / (vs\.?|versus|or|against) /i.test(query) && named(known, words.slice(found.at + found.size))
-  return { name: found.name, many: count(found.before), other: other ? other.name : undefined }
+  const many = count(found.before, words[found.at + found.size])
+  return { name: found.name, many, other: other ? other.name : undefined }
 }

@@ -1,5 +1,6 @@
 // A question that names a model, or asks about memory, time or money, is one for the page your-model: what to ask
 // there.
+import { plain } from "../planner/names.mjs"
 import { details } from "./details.mjs"
 import { SIZE, cardOf, named, ofSize, wordsOf } from "./names.mjs"
 
@@ -30,14 +31,16 @@ const WEIGHTS = [
   ["q4_k_m", /\b(q4|gguf|ollama|llama\.cpp)/i], ["int4-128", /\b(4[- ]?bits?|int4|awq|gptq)\b/i],
   ["fp8", /\b(fp8|8[- ]?bits?)\b/i]
 ]
-// Not in the form.
+// Not in the form, unless a list has the very model.
 const UNLISTED = /\b(deepseek|gpt-?oss|kimi|glm|minimax|gemma[- ]?[34]|llama[- ]?4|qwen3[.-](5|next))/i
 const OFFLOADED = /\b(offload\w*|on (a |the |my )?cpus?)\b/i // weights on the host are no question of the form
 const SMALL = 16, FITS_SMALL = 6e9 // GiB of a GPU, and parameters whose 16 bits leave it no room
 const LARGE = 30e9 // parameters: one card for gamers holds no such model
 const LONGEST = 120 // characters: more is a message
+const LARGEST = 200e9 // parameters that two H100s hold in 4 bits, and no more
 /** @type {Record<string, number>} H100s that a large model takes; all its weights take eight. */
 const NEEDED = { infer: 2, qlora: 1 }
+const ON_MACS = "q4_k_m" // what is usually run where CPU and GPU share one memory
 
 /** @param {string} query Whether it may be such a question: the names of models and GPUs have digits. */
 export const mayAsk = query => (QUANTITY.test(query) || /\d/.test(query)) && query.length <= LONGEST
@@ -53,7 +56,8 @@ const taskOf = (query, model, gpu) => {
 /** @param {string} task @param {Model | undefined} model @param {Card | undefined} card Which GPU, and how many. */
 const needed = (task, model, card) => {
   if (card) return { gpu: card.name, gpus: card.many }
-  return model && model.parameters > LARGE ? { gpu: "h100-sxm5", gpus: NEEDED[task] ?? 8 } : { gpu: "", gpus: 1 }
+  if (!model || model.parameters <= LARGE) return { gpu: "", gpus: 1 }
+  return { gpu: "h100-sxm5", gpus: model.parameters > LARGEST ? 8 : NEEDED[task] ?? 8 }
 }
 
 /** @param {string} query @param {string[]} words Whether it is about a model that the form does not have. */
@@ -62,6 +66,13 @@ const isOfAnother = (query, words) =>
 
 /** @param {string} query @param {string} task Training has no such field. */
 const weightsOf = (query, task) => task === "infer" ? WEIGHTS.find(([, pattern]) => pattern.test(query))?.[0] : ""
+
+/** @param {string} query @param {string} task @param {Gpu | undefined} gpu @returns {Asked} */
+const ofWeights = (query, task, gpu) => {
+  const asked = weightsOf(query, task)
+  if (gpu?.trains !== false) return [["weights", asked]]
+  return [["weights", asked || ON_MACS], ["memory", query.match(/\b(\d{1,3}) ?gb\b/i)?.[1]]]
+}
 
 /** @param {{name: string, as?: string} | undefined} model @param {Card | undefined} card */
 const calledOf = (model, card) => {
@@ -75,9 +86,10 @@ const calledOf = (model, card) => {
  * @param {string} query @param {string[]} words @param {Card | undefined} card @param {Offered} offered
  * @returns {{name: string, as?: string} | undefined | null}
  */
-const modelOf = (query, words, card, { models, spellings }) => {
-  const isAsked = ASKED.test(query)
-  const model = named(spellings.models, words) ?? (card || isAsked ? ofSize(models, words) : undefined)
+const modelOf = (query, words, card, { models, memory, spellings }) => {
+  const isAsked = ASKED.test(query), ofMemory = Object.fromEntries(memory.map(({ name }) => [plain(name), name]))
+  const model = named(spellings.models, words) ?? named(ofMemory, words) ??
+    (card || isAsked ? ofSize(models, words) : undefined)
   if (model) return model
   const isQuestion = QUANTITY.test(query) || card && isAsked
   return isQuestion && !isOfAnother(query, words) ? undefined : null
@@ -89,17 +101,18 @@ const modelOf = (query, words, card, { models, spellings }) => {
  * @returns {{asked: [string, string][], called: string} | undefined}
  */
 export const planned = (query, offered) => {
-  const { models, gpus, spellings } = offered
+  const { models, memory, gpus, spellings } = offered
   const words = wordsOf(query, spellings.gpus), card = cardOf(query, words, spellings.gpus)
   const model = modelOf(query, words, card, offered)
   if (model === null) return undefined
-  const known = models.find(one => one.name === model?.name), on = gpus.find(one => one.name === card?.name)
+  const known = [...models, ...memory].find(one => one.name === model?.name)
+  const on = gpus.find(one => one.name === card?.name)
   const task = taskOf(query, known, on), { gpu, gpus: many } = needed(task, known, card)
-  if (task === "infer" && OFFLOADED.test(query)) return undefined
+  if (task === "infer" ? OFFLOADED.test(query) : known && memory.includes(known)) return undefined
   /** @type {Asked} */
   const asked = [
     ["task", task], ["model", model?.name], ["gpu", gpu], ["gpus", many > 1 ? many : 0],
-    ["weights", weightsOf(query, task)], ["table", card?.other ? "gpu" : ""], // both are rows of it
+    ...ofWeights(query, task, on), ["table", card?.other ? "gpu" : ""], // both are rows of it
     ...details(query, task, known?.positions)
   ]
   return {

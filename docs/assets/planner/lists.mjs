@@ -11,7 +11,7 @@ const choices = names => names.map(name => make("option", { value: name }, name)
 
 /** @param {Form} form @param {HTMLSelectElement} kinds @param {Offered} offered */
 export const fillLists = (form, kinds, offered) => {
-  the("#planner-models", HTMLDataListElement).append(...offered.models.map(one =>
+  the("#planner-models", HTMLDataListElement).append(...[...offered.models, ...offered.memory].map(one =>
     make("option", { value: one.name, label: `${number(one.parameters / 1e9)} billion parameters` })))
   the("#planner-gpus", HTMLDataListElement).append(...offered.gpus.map(one =>
     make("option", { value: one.name, label: one.label })))

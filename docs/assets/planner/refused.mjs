@@ -18,7 +18,8 @@ const LISTS = {
 const unknown = (axis, question) => {
   const text = question.text(axis).trim(), [called, where] = LISTS[axis]
   /** @type {{name: string, label?: string}[]} */
-  const all = axis === "gpu" ? question.offered.gpus : question.offered.models
+  const all = axis === "gpu" ? question.offered.gpus
+    : [...question.offered.models, ...question.offered.memory]
   const like = text ? near(text, all) : []
   const names = like.flatMap(one => [take(one.label ?? one.name, { [axis]: one.name }), ", "]).slice(0, -1)
   return refused(`${called} ${text ? `“${text}” is not known here. ` : "is empty. "}`,

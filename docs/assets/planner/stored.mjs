@@ -10,7 +10,7 @@ import { modelOf } from "./names.mjs"
 
 /** @type {Offered} Before the lists are there. */
 export const NOTHING = {
-  models: [], families: [], gpus: [], spellings: { models: {}, gpus: {} }, weights: [], networks: []
+  models: [], memory: [], families: [], gpus: [], spellings: { models: {}, gpus: {} }, weights: [], networks: []
 }
 
 /** @param {string} name @returns {Promise<any>} */

@@ -30,6 +30,8 @@ export interface Model {
 
 export interface Offered {
   models: Model[]
+  /** Of these the page knows what text needs in memory, and no training step. */
+  memory: Model[]
   families: string[]
   gpus: Gpu[]
   spellings: { models: Record<string, string>; gpus: Record<string, string> }
