@@ -85,7 +85,6 @@ NOT_TESTED = {
     "own_loop/container.sh": "needs Docker and a GPU",
     "recipes/export_offline.sh": "installs a package; test_recipes.py runs its program with the same folder",
     "recipes/export_real.sh": "downloads a model of the Hub",
-    "recipes/gguf.sh": "clones llama.cpp; test_recipes.py runs its converter out of a package",
     "recipes/install.sh": "installs packages",
     "recipes/install_14b.sh": "installs packages",
     "recipes/install_encoder.sh": "installs packages",
