@@ -136,7 +136,7 @@ def _seldom(text):
     counts, kept = Counter(), []
     for word in filter(None, PARTS.split(text.lower())):
         counts[word] += 1
-        if not UNASKED.match(word) and (counts[word] <= OFTEN or NUMBER.match(word)):
+        if word not in UNSAID and not UNASKED.match(word) and (counts[word] <= OFTEN or NUMBER.match(word)):
             kept.append(word)
     return " ".join(kept)
 
