@@ -31,8 +31,8 @@
 #
 # *What to expect.* On a fast GPU, eager decoding waits for Python, which launches one small kernel
 # after the other, so a compiled step brings most at batch 1. A batch reads the weights once for all
-# its sequences. Fewer bits can help only as far as the step is memory-bound, and dequantization
-# costs time at every batch.
+# its sequences. Fewer bits can help only as far as the step is memory-bound, because dequantization
+# costs time at every batch. We have not run it on a GPU yet.
 
 # %%
 # Installs what this notebook needs where it is not there yet (Colab, an empty folder). Colab's torch stays as it is.
@@ -325,15 +325,15 @@ claim("run-prefill", f"FLOP/s of a prompt of {LENGTHS_READ[1]:,} tokens, of the 
 # %% [markdown]
 # ## What came out, and what to do
 #
-# - **Fill the batch first.** It brings more than any way to write a token, because all sequences
-#   share one read of the weights. It costs memory for their caches.
-# - **Compile for one user on a fast GPU.** A static cache alone changes little. It pays because it
-#   lets the step be compiled, which removes the launch overhead of eager decoding.
-# - **Take fewer bits to make a model fit.** At batch 1 they can make a token faster, at larger
-#   batches bitsandbytes' dequantization costs more than the smaller read saves. Formats with kernels
-#   of their own are faster: the guide *Quantization* lists them.
-# - **A prompt is another matter.** Reading it is compute-bound, so neither a static cache nor fewer
-#   bits shorten it.
+# - **Fill the batch first.** In this run a batch brought more than any way to write a token, because
+#   all sequences share one read of the weights. It costs memory for their caches.
+# - **Compile for one user.** A static cache lets the step be compiled, which removes the launch
+#   overhead of eager decoding. On a fast GPU that overhead is most of a small model's token; on the
+#   CPU of the published run it is little, and the gain there says nothing about a GPU.
+# - **Take fewer bits to make a model fit**, and measure what they do to the speed: at batch 1 a token
+#   reads fewer bytes, and at every batch the weights have to be dequantized. The guide *Quantization*
+#   says on which GPUs bitsandbytes was faster, and on which slower.
+# - **A prompt is another matter.** Reading it is compute-bound, so a static cache does not shorten it.
 
 # %%
 # Compares this run with the published records. In Colab it also offers the record of this machine, to send.
