@@ -85,9 +85,11 @@ def checked(path=DEFAULT):
         if row.get("id") in ids:
             wrong.append(f"id: {row['id']!r} is the id of another row: give each row its own")
         ids.add(row.get("id"))
-        line = _line(text, row.get("id"))
-        problems += [f"{path}{line}: row {row.get('id')}: {said}" for said in wrong]
-        sound += [] if wrong else [row]
+        if wrong:
+            line = _line(text, row.get("id"))
+            problems += [f"{path}{line}: row {row.get('id')}: {said}" for said in wrong]
+        else:
+            sound.append(row)
     return sound, problems
 
 

@@ -8,6 +8,7 @@ import math
 import re
 from functools import cache
 
+from .. import __version__
 from ..answer.arguments import Parser
 from ..answer.job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
 from ..tables import hardware
@@ -91,6 +92,7 @@ UNLESS = ("fits", "may-fit")
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of all commands but those with parsers of their own."""
     parser = Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"dryrun {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     for name, summary in (
         ("train", "does a training step fit, how fast is it, what would help"),

@@ -1,10 +1,10 @@
-"""Accelerators, links and models by name, from the files in `dryrun/data`. No torch.
+"""Accelerators and links by name, from the files in `dryrun/data`. No torch.
 
     hardware.accelerator("RTX 4090").half          # 165.2: TFLOP/s of 16-bit products, dense, fp32 accumulation
     hardware.accelerator("a100-80gb")["bandwidth"]  # the value with its unit, source, date and how the source was read
 
 Each value of an accelerator or link has a unit, a source and the date of the source (of an undated page: when it was read).
-A model's values all come from its configuration. Rates are decimal: 1 GB/s = 1e9 bytes/s. Memory is written as on the box,
+Rates are decimal: 1 GB/s = 1e9 bytes/s. Memory is written as on the box,
 24 GB, and is 24 GiB: `bytes` has what a program can use.
 
 - links: peak in one direction; NVLink: all links of a GPU together; networks: one adapter
@@ -40,16 +40,6 @@ class GPU(NamedTuple):
 class Link(NamedTuple):
     gb_per_s: float
     source: str
-
-
-class Model(NamedTuple):
-    parameters: int
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    tied: bool  # embedding and output layer
 
 
 @dataclass(frozen=True)
@@ -185,6 +175,11 @@ def accelerator(name: str | Accelerator) -> Accelerator:
     return ACCELERATORS[key]
 
 
+def sold(word: str = "") -> list[Accelerator]:
+    """Accelerators that one can buy or rent, or those of them whose names hold a word."""
+    return [row for row in ACCELERATORS.values() if row.product and word.lower() in " ".join((row.key, row.label, row.name, *row.aliases)).lower()]
+
+
 def _nearest(name: str) -> Iterator[str]:
     """Keys by likeness: first those that the name begins, as "a100" begins four."""
     if len(name) > 1:
@@ -250,4 +245,3 @@ CAPACITY = _shares[len(_shares) // 2]  # the usual part of a GPU's memory that C
 NAMES = _names(ACCELERATORS)
 GPUS = dict(_for_plan(ACCELERATORS))
 LINKS = {name: Link(row["value"], row["source"]) for name, row in table("links").items()}
-MODELS = {name: Model(**{key: row[key] for key in Model._fields}) for name, row in table("models").items()}

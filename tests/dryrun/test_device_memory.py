@@ -56,7 +56,7 @@ def test_shards_take_the_state_apart_and_leave_the_activations_whole():
     assert layers < eight["activations"] < 2 * layers
 
 
-@pytest.mark.parametrize("checkpointing", [0, 1])
+@pytest.mark.parametrize("checkpointing", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_compiled_step_keeps_what_the_compiler_of_pytorch_keeps(checkpointing):
     config = LlamaConfig(
         hidden_size=128, intermediate_size=448, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, vocab_size=4000, use_cache=False
