@@ -209,7 +209,7 @@ def _context(row):
 
 
 def _parallel(row):
-    """strategy, tensor and pipeline of a row."""
+    """strategy, tensor, pipeline and its virtual stages of a row."""
     stated, count = row.get("parallel") or {}, row["gpus"] or 1
     if stated.get("cp", 1) > 1:
         raise ValueError("context parallelism is not predicted")
@@ -219,10 +219,10 @@ def _parallel(row):
     if row.get("klass") in ("train-tp",) and not stated:
         raise ValueError("tensor parallelism of unstated degree is not predicted")
     if "layers_in_turn" in stated or "layers-split" in str(row.get("klass")):
-        return {"strategy": "", "tensor": 1, "pipeline": 1}  # one GPU after the other: as if one had all layers
+        return {"strategy": "", "tensor": 1, "pipeline": 1, "virtual_stages": 1}  # one GPU after the other: as if one had all layers
     if row.get("kind") in ("decode", "forward") and count > 1 and tensor == 1:
         tensor = count
     data = count // (tensor * pipeline)
     sharded = "fsdp" in stated or stated.get("zero") == 3 or "fsdp" in str(row.get("klass"))
     strategy = "" if data <= 1 else "fsdp2" if sharded or not stated else "ddp"
-    return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline}
+    return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline, "virtual_stages": stated.get("vp", 1) if pipeline > 1 else 1}

@@ -22,6 +22,7 @@ from ..cost.traces import traced
 from ..models import models
 from ..step.workload import Workload
 from ..tables.hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second, known
+from ..tables.refusal import Refusal
 from . import answer
 from .answer import usable
 from .job import Cluster, Job, Model
@@ -139,8 +140,10 @@ def plan(
     return _options(full, here, precision, rank, host_memory, only)
 
 
-def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
     """Every strategy for a job on a cluster, as `plan` ranks them. A job of LoRA or QLoRA has those alone."""
+    if isinstance(virtual_stages, bool) or not isinstance(virtual_stages, int) or virtual_stages < 1:
+        raise Refusal("virtual_stages", virtual_stages, "give a whole number, 1 or more")
     if job.objective == "grpo":
         raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
     if job.method != "full" and job.precision == "mixed":
@@ -150,7 +153,10 @@ def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
     with _tracing(full):
         trace = traced(full)
     answer.check_fused_attention(job, trace)
-    return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method)
+    most = trace.layers // 2  # of the shortest pipeline
+    if virtual_stages > max(1, most):
+        raise Refusal("virtual_stages", virtual_stages, f"two stages share {trace.layers} layers", f"take {most} or fewer", nearest=[most])
+    return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method, virtual_stages)
 
 
 def _options(
@@ -161,6 +167,7 @@ def _options(
     host_memory: float | None,
     only: str | None,
     method: str = "full",
+    virtual_stages: int = 1,
 ) -> list[Option]:
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
@@ -173,7 +180,7 @@ def _options(
         trace = traced(full)
     answer.check_compiled(full.compiled, here.gpu)
     answer.check_rank(rank, trace)
-    asked = [row for row in rows(full, here, trace, precision, rank) if method in ("full", _method(row.workload))]
+    asked = [row for row in rows(full, here, trace, precision, rank, virtual_stages) if method in ("full", _method(row.workload))]
     if only is not None:
         known("only", only, dict.fromkeys(row.name for row in asked))
     families: dict[str, list[Option]] = {}

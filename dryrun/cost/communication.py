@@ -170,10 +170,11 @@ def _of_experts(traced: Traced, workload: Workload, setting: Setting, gpu: Proce
 
 
 def _of_stages(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
-    """An activation forward and its gradient back. Published pipelines name no network, and theirs hide it."""
+    """An activation forward and its gradient back, from each virtual stage. Published pipelines name no network, and theirs hide it."""
     if setting.pipeline == 1 or not setting.network:
         return 0.0
-    return 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor / _adapter(gpu, setting)
+    sent = 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor
+    return setting.virtual_stages * sent / _adapter(gpu, setting)
 
 
 def _with_host(found: Seconds, traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> Seconds:
@@ -207,6 +208,6 @@ def of_rank(kernels: Mapping[Kernel, float], setting: Setting, traced: Traced, w
     return found
 
 
-def bubble(setting: Setting, virtual: int = 1) -> float:
-    """How much longer a step is because stages of a pipeline wait."""
-    return 1 + (setting.pipeline - 1) / max(1, setting.accumulation * virtual)
+def bubble(setting: Setting) -> float:
+    """How much longer a step is because stages of a pipeline wait. Each waits for a virtual stage of the others, which is shorter."""
+    return 1 + (setting.pipeline - 1) / max(1, setting.accumulation * setting.virtual_stages)

@@ -22,6 +22,7 @@ EAGER_LOSS_BYTES = 18  # and one that casts them to fp32, takes their log-softma
 EAGER_LOSS_KERNELS = 5
 FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in those that launch
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
+ENDS = 2  # of a model: its embedding and its output layer
 LAUNCH_BOUND = "launch-bound"
 PARTS = ("mathematics", "bandwidth", "launches", "communication")
 
@@ -66,7 +67,9 @@ class Run:
 
 
 def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
+    """ValueError where a pipeline has more stages than the model has layers."""
     gpu = processor(setting.gpu)
+    _check_stages(trace, setting)
     kernels: Mapping[Kernel, float] = trace.kernels.counts
     if workload.fused_loss:
         kernels = with_loss_kernels(trace, workload, kernels, LOSS_BYTES, 1)
@@ -100,6 +103,14 @@ def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
         facts,
         decoding.token(trace, workload, setting) if engine else decoding.Token(),
     )
+
+
+def _check_stages(trace: Traced, setting: Setting) -> None:
+    stages = setting.pipeline * setting.virtual_stages
+    most = trace.layers + ENDS  # trainers may count embedding and output layer as layers
+    if setting.virtual_stages > 1 and stages > most:
+        fix = f"give virtual_stages={max(1, most // setting.pipeline)} or fewer"
+        raise ValueError(f"virtual_stages={setting.virtual_stages}: {setting.pipeline} stages have {stages}, and the model has {trace.layers} layers: {fix}")
 
 
 def parts(
