@@ -234,12 +234,24 @@ def test_a_row_that_cannot_be_predicted_is_one_line_and_the_others_go_on(rows, c
 
 def test_validate_judges_a_file_and_ends_with_the_summary(rows, tmp_path, capsys):
     path = tmp_path / "rows.json"
-    path.write_text(json.dumps({"schema": "", "rows": [*rows[:6], {**rows[0], "id": "odd", "gpu": "rtx-9090"}]}))
+    new = [row | {"seconds": 1.03 * row["seconds"], "unit": "s/step", "value": 1.03 * row["seconds"]} for row in rows[:6]]
+    path.write_text(json.dumps({"schema": "", "rows": [*new, {**rows[0], "id": "odd", "gpu": "rtx-9090"}]}))
     assert validate.main(path) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1].startswith("rows 6  median ")
     assert "within low-high" in printed.out.splitlines()[-1]
     assert "odd" in printed.err
+
+
+def test_a_row_that_is_published_already_judges_nothing_whatever_its_id_and_source(rows, tmp_path, capsys):
+    path = tmp_path / "rows.json"
+    again = [rows[0] | {"id": "again"}, rows[1] | {"id": "copied", "source": "somebody/else", "model": "google/" + rows[1]["model"]}]
+    new = rows[2] | {"seconds": 1.03 * rows[2]["seconds"], "unit": "s/step", "value": 1.03 * rows[2]["seconds"]}
+    path.write_text(json.dumps({"schema": "", "rows": [*again, new]}))
+    assert validate.main(path) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1].startswith("rows 1  median ")
+    assert f"row again: it is row {rows[0]['id']} of data/published.json" in printed.err and "row copied: it is row" in printed.err
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": 3}', "[" * 100_000])
