@@ -196,7 +196,8 @@ def of_rank(kernels: Mapping[Kernel, float], setting: Setting, traced: Traced, w
     logits = 2 * workload.batch * workload.length * traced.vocabulary
     for kernel, count in kernels.items():
         ends = setting.pipeline > 1 and not setting.even and traced.vocabulary
-        whole = ends and (traced.vocabulary in kernel.shape or kernel.bytes >= logits)  # they are on the last stage
+        of_loss = count < traced.layers and kernel.bytes >= logits  # a layer's kernels may move as much, and each layer has them
+        whole = ends and (traced.vocabulary in kernel.shape or of_loss)  # they are on the last stage
         shape = kernel.shape
         if kernel.kind == "product":
             rows, columns = max(1, shape[0] // setting.sequence), max(1, shape[1] // setting.tensor)

@@ -32,6 +32,15 @@ def test_interleaved_stages_take_less_time_and_hold_more_activations():
     assert interleaved > plain
 
 
+def test_the_kernels_of_a_layer_are_shared_out_even_where_they_move_more_than_the_logits():
+    workload = Workload("llama2-7b", 1, 2048)  # a wide layer beside a small vocabulary
+    trace, logits = traced(workload), 2 * 2048 * 32_000
+    wide = {kernel: count for kernel, count in trace.kernels.counts.items() if kernel.kind == "memory" and kernel.bytes > logits and count >= 32}
+    assert wide
+    uneven = communication.of_rank(wide, replace(FOUR, even=False), trace, workload)
+    assert sum(uneven.values()) == pytest.approx(sum(wide.values()) / 4)
+
+
 def test_what_stages_send_over_a_network_grows_with_them():
     workload = Workload("llama3.2-1b", 1, 4096)
     across = replace(FOUR, gpus_per_node=1, network=12.5e9)
