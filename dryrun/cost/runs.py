@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     latency: Numbers
     accumulation: Numbers
     bubble: Numbers
-    many: Numbers  # whether there are several GPUs
+    crowded: Numbers  # share of the micro-batches in which collectives take a part of the GPU
     decodes: Numbers
     engine: Numbers
     unpacked: Numbers  # seconds of one fp32 operation for each weight
@@ -80,15 +80,16 @@ def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
     kernels = communication.of_rank(kernels, setting, trace, workload)
     narrow = decodes or (workload.kind == "forward" and setting.weight_bytes < 2)
     dispatched = _dispatched(trace) / setting.pipeline
+    sent = communication.of_step(trace, workload, setting)
     facts = Facts(
         dispatched if setting.host == "eager" else 0.0,
         dispatched if setting.host == "script" else 0.0,
         dispatched if setting.host == "megatron" else 0.0,
         trace.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0,
-        *communication.of_step(trace, workload, setting),
+        *sent,
         setting.accumulation,
         communication.bubble(setting),
-        setting.gpus > 1,
+        _crowded(sent, setting),
         decodes,
         engine,
         _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0,
@@ -103,6 +104,15 @@ def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
         facts,
         decoding.token(trace, workload, setting) if engine else decoding.Token(),
     )
+
+
+def _crowded(sent: communication.Seconds, setting: Setting) -> float:
+    """The share of the micro-batches in which collectives take a part of the GPU. DDP sums gradients in the last one alone."""
+    if setting.gpus == 1:
+        return 0.0
+    if sent.every or sent.alone or sent.latency or setting.pipeline > 1:
+        return 1.0
+    return 1 / setting.accumulation if sent.once else 0.0
 
 
 def _check_stages(trace: Traced, setting: Setting) -> None:
@@ -126,7 +136,7 @@ def parts(
     """
     long = minimum(1.0, facts.stream * constants["streaming"])
     short = bandwidth_share(constants, constants["bandwidth"], facts.memory_type)
-    slower = where(facts.many, constants["contention"], 1.0)
+    slower = 1.0 + facts.crowded * (constants["contention"] - 1.0)
     mathematics, moved, launching = kernels
     moved = (moved / where(facts.decodes, long / short, 1.0) + facts.cache / long) * slower
     mathematics = (mathematics + facts.unpacked * constants["unpack"]) * slower
