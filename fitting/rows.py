@@ -24,7 +24,8 @@ EAGER_FRAMEWORKS = (
     "lightning",
 )
 FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
-ENGINES = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
+ENGINES = ("tinychat", "exllamav2", "tensorrt-llm", "sglang", "turbomind", "lmdeploy")  # they replay CUDA graphs, or launch far ahead
+LAUNCHES_AHEAD = "2025"  # llama.cpp of before launches kernel by kernel; since then it is what `infer` predicts
 SERVERS = ("vllm",)  # and a scheduler in Python runs between two of them
 ASYNCHRONOUS = "2025"  # since then vLLM's scheduler is a process of its own: https://vllm.ai/blog/2025-01-27-v1-alpha-release
 OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
@@ -179,6 +180,8 @@ def _host(row, kind):
         return "server" if (row.get("date") or "") >= ASYNCHRONOUS else "old server"
     if row.get("framework") in ENGINES:
         return "engine"
+    if kind == "decode" and row.get("framework") == "llama.cpp" and (row.get("date") or "") >= LAUNCHES_AHEAD:
+        return "llama.cpp"
     if (
         row.get("cudagraph")
         or (kind == "decode" and row.get("compiled") and not _fuses(row))
