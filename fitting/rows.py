@@ -83,6 +83,8 @@ def run_of(row):
         whole_model=precision.startswith(("q4", "q8")),
         link=1e9 * (row.get("link_gb_per_s") or 0),
         context=_context(row) if kind == "decode" else 0,
+        even=row.get("even_stages", True),
+        buckets=row.get("gradient_buckets", True),
         eager_loss=bool(row.get("eager_loss")),
         attention=row.get("attention_kernel") or ("" if row.get("framework") in OWN_ATTENTION else "flash"),
         **parallel,

@@ -15,7 +15,7 @@ from dryrun.cost.runs import LAUNCH_BOUND
 from dryrun.cost.traces import traced
 
 from . import judged, published
-from .held_out import of_group
+from .held_out import of_group, source_of
 from .rows import run_of
 
 CLOSE = 0.2  # of the published figure
@@ -82,7 +82,7 @@ def _step(row, strategy, network, why):
         attention=setting.attention,
         only=strategy,
     )
-    unseen = of_group(timing.fitted()["held_out"]["source"], row["source"])
+    unseen = of_group(timing.fitted()["held_out"]["source"], source_of(row))
     found = timing.prediction(traced(option.workload), option.workload, option.setting, unseen)
     everywhere = row["gpus"] if row["unit"] == "tokens/s" else 1
     what = f"{row['model']}, {row['gpus']} x {row['gpu']}, {row['seq']} tokens, {strategy}"

@@ -67,6 +67,8 @@ def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processo
     for send in chosen.sends:
         size = _sent(send, traced, workload, setting) * everywhere / (setting.tensor * setting.pipeline)
         when = strategies.LAST if whole and send.of == "trained" else send.when
+        if when == strategies.LAST and not setting.buckets:
+            when = strategies.AFTER
         if send.between_nodes:  # a shard of a node
             found[when] += _seconds(size / in_node * (setting.nodes - 1) / setting.nodes, setting.nodes, 1, gpu, setting)
         else:

@@ -32,6 +32,7 @@ class Setting:
     experts: int = 1  # ranks that the experts are spread over
     offload: bool = False  # weights, gradients and optimizer state wait in host memory
     views: bool = False  # DDP with gradient_as_bucket_view
+    buckets: bool = True  # DDP sums gradients in buckets, while the last backward pass goes on; else all of them after it
     whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
     accumulation: int = 1
     optimizer: str = "adamw"

@@ -127,7 +127,7 @@ def test_the_file_of_constants_holds_what_the_code_asks_for():
         assert constants.keys() == fit.START.keys() == fit.MEANING.keys()
         assert all(0 < constants[name] <= 1 for name in fit.AT_MOST_ONE)
     assert set(found["held_out"]) == {"fold", "source", "family"}
-    assert {*(row["source"] for row in published.rows()), held_out.OTHERS} >= set(found["held_out"]["source"])
+    assert {*map(held_out.source_of, published.rows()), held_out.OTHERS} >= set(found["held_out"]["source"])
     assert found["memory"]["high"] >= 1
 
 
