@@ -70,17 +70,18 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
         return of_job(job, cluster, strategy)
 
 
-def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+def plan(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
     """Every strategy for a training step on these GPUs: what fits first, full training before adapters, then the fastest.
 
     Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
-    it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
+    it loses. only: the name of one strategy, such as "FSDP2". virtual_stages: groups of layers of each stage of a pipeline, which then
+    waits less and holds more activations (interleaved 1F1B). ValueError, in one line, where no step can be planned.
     """
     _check(job, cluster, (Job,))
     from .answer.planner import of_job
 
     with named(job.model.name):
-        return of_job(job, cluster, only)
+        return of_job(job, cluster, only, virtual_stages)
 
 
 def known_gpus(word: str = "") -> list[Accelerator]:

@@ -17,7 +17,7 @@ from dryrun.cost.traces import traced
 from dryrun.step.workload import Workload
 
 from . import judged, published
-from .held_out import of_group
+from .held_out import of_group, source_of
 from .rows import run_of
 
 CLOSE = 0.2  # of the published figure
@@ -74,7 +74,7 @@ def _step(row, strategy, network, why):
     cluster = Cluster(setting.gpu, gpus=setting.gpus, gpus_per_node=in_node, network=network, adapters=in_node if network else 1)
     here = replace(answer.setting_of(job, cluster), strategy="", attention=setting.attention)  # some kernels are of their years
     (option,) = planner.options(job, cluster, here, strategy, step)
-    unseen = of_group(timing.fitted()["held_out"]["source"], row["source"])
+    unseen = of_group(timing.fitted()["held_out"]["source"], source_of(row))
     found = timing.prediction(traced(option.workload), option.workload, option.setting, unseen)
     everywhere = row["gpus"] if row["unit"] == "tokens/s" else 1
     what = f"{row['model']}, {row['gpus']} x {row['gpu']}, {row['seq']} tokens, {strategy}"

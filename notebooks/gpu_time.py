@@ -170,6 +170,20 @@ table("errors", "Predicted against published seconds, for sources that were not 
       kind="derived")
 
 # %% [markdown]
+# A fit has choices too, such as how much a row of a large source weighs. A choice that was made by looking at the
+# rows that judge it would flatter itself, so it is nested: for the rows of one fold of sources it is made by the
+# other folds. The table has the choices, over classes: the median error where each source counts the same, and by how
+# many points the share inside the band stays below nine in ten.
+
+# %%
+fitted = timing.fitted()
+table("choices", "Ways to fit the constants, judged on folds of sources that had no part",
+      {"choice": "Rows and errors weighed by", "median": "Median error, mean of classes, %",
+       "short": "Inside the band, points below 90 %", "taken": "Taken"},
+      [{"choice": name, "taken": "yes" if name == fitted["choice"] else "no"} | found
+       for name, found in fitted["choices"].items()], kind="derived")
+
+# %% [markdown]
 # Why are they not smaller? Each source has its own software and machines, which are faster or
 # slower than those of others. Take that out: allow each source one factor of its own, the
 # median of its rows in the class. What is left is how well steps of one source are told apart.

@@ -20,6 +20,7 @@ from ..cost.setting import Setting
 from ..cost.traces import traced
 from ..step.workload import Workload
 from ..tables.hardware import GPUS, LINKS, GiB, bytes_per_second, known
+from ..tables.refusal import Refusal
 from . import answer
 from .answer import usable
 from .job import Cluster, Job
@@ -83,22 +84,27 @@ class Option:
         return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
 
-def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
     """Every strategy for a job on a cluster: what fits first, full fine-tuning before adapters, then the fastest. A job of LoRA or QLoRA has
     those alone. Every strategy does the work of all GPUs' sequences in a step; where GPUs share a sequence, in more micro-batches.
-    only: the name of one strategy, where the others do not matter."""
+    only: the name of one strategy, where the others do not matter. virtual_stages: groups of layers of each stage of a pipeline."""
+    if isinstance(virtual_stages, bool) or not isinstance(virtual_stages, int) or virtual_stages < 1:
+        raise Refusal("virtual_stages", virtual_stages, "give a whole number, 1 or more")
     if job.objective == "grpo":
         raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
     if job.method != "full" and job.precision == "mixed":
         raise ValueError(f"precision='mixed' with method={job.method!r}: a plan keeps frozen weights in 16 bits: take 'bf16' (--dtype bf16), or ask `train`")
     if job.precision not in PRECISIONS:
         raise ValueError(f"precision={job.precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
-    return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only)
+    return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only, virtual_stages=virtual_stages)
 
 
-def options(job: Job, cluster: Cluster, here: Setting, only: str | None = None, step: Workload | None = None) -> list[Option]:
-    """The same in a setting, or of a step, of one's own, such as one that is longer than the model has positions: with whole gradients FSDP2 reduces in the last micro-batch alone, as `Trainer` does under
-    accumulation. That sends less, and keeps whole gradients on every GPU until then, of 4 bytes for each parameter."""
+def options(
+    job: Job, cluster: Cluster, here: Setting, only: str | None = None, step: Workload | None = None, virtual_stages: int = 1
+) -> list[Option]:
+    """The same in a setting, or of a step, of one's own, such as one that is longer than the model has positions. With whole gradients FSDP2
+    reduces in the last micro-batch alone, as `Trainer` does under accumulation. That sends less, and keeps whole gradients on every GPU until
+    then, of 4 bytes for each parameter."""
     full = replace(step or job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
     host = cluster.host_memory_gb * 1e9 if cluster.host_memory_gb else None
     with _tracing(full):
@@ -107,7 +113,10 @@ def options(job: Job, cluster: Cluster, here: Setting, only: str | None = None, 
         raise ValueError(f"model {job.model.name}: {name} is no language model: plan() takes those")
     answer.check_fused_attention(job, trace)
     answer.check_rank(job.rank, trace)
-    asked = [row for row in rows(full, here, trace, job.precision, job.rank) if job.method in ("full", _method(row.workload))]
+    most = trace.layers // 2  # of the shortest pipeline
+    if virtual_stages > max(1, most):
+        raise Refusal("virtual_stages", virtual_stages, f"two stages share {trace.layers} layers", f"take {most} or fewer", nearest=[most])
+    asked = [row for row in rows(full, here, trace, job.precision, job.rank, virtual_stages) if job.method in ("full", _method(row.workload))]
     if only is not None:
         known("only", only, dict.fromkeys(row.name for row in asked))
     families: dict[str, list[Option]] = {}

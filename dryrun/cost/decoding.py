@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .setting import Setting
 
 # Hosts of fused kernels: CUDA graphs of torch.compile; an engine with all-reduces of its own in its graphs; such an engine behind a
-# scheduler in Python, before 2025 and since; llama.cpp as it is since 2025, with graphs and NCCL's all-reduce, which no published row judges;
+# scheduler in Python, before 2025 and since; llama.cpp as it is since 2025, with graphs and NCCL's all-reduce;
 # or kernels that the CPU launches one by one.
 ENGINES = ("graphs", "engine", "server", "old server", "llama.cpp", "c++")
 OWN_SUMS = ("engine", "server", "old server")

@@ -54,7 +54,9 @@ UNITS = {"hopper": 132, "blackwell": 148}
 BEFORE_AMPERE = ("pascal", "volta", "turing")  # without bf16
 RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
 MEMORY_ALONE = "The memory of a step is traced without a GPU: give the model's config.json, and leave --gpu out"
-POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
+# Cards for data centers whose published steps run matrix products far under the boost clock, because of 70, 72 and 150 watts. Watts alone do not say
+# so: published steps on workstation cards of 70 to 140 watts (RTX 2000 Ada, RTX 4000 Ada, RTX A4000) keep theirs.
+POWER_LIMITED_CARDS = frozenset({"t4", "l4", "a10"})
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _held_back(row: hardware.Accelerator) -> int:
     """GeForce multiplies 16 bits with fp32 sums at half rate, so it reaches nearly all of that peak."""
     if row.half / row.get("fp32") < (4.5 if row.family == "turing" else 2.5):
         return HALF_RATE
-    return POWER_LIMITED if row.get("tdp") and row.get("tdp") <= POWER_LIMIT else FULL
+    return POWER_LIMITED if row.key in POWER_LIMITED_CARDS else FULL
 
 
 def half_precision(gpu: str) -> str:

@@ -143,7 +143,7 @@ def plan(options: argparse.Namespace) -> str:
     from . import as_json, report
 
     with named(job.model.name):
-        found = planner.of_job(job, cluster, options.only)
+        found = planner.of_job(job, cluster, options.only, options.virtual_stages)
     if options.launch:
         _write(options.launch, found[0])
     text = _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster))

@@ -132,6 +132,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "plan":
         group.add_argument("--host-memory", type=_above_zero, metavar="GB", help="of each node, for strategies with offload")
         group.add_argument("--launch", metavar="FILE", help="write the configuration of accelerate launch for the first strategy")
+        group.add_argument("--virtual-stages", type=_positive, default=1, help="groups of layers of each stage of a pipeline, interleaved (default: 1)")
         group.add_argument("--only", metavar="STRATEGY", help="one strategy alone, such as FSDP2")
         return
     group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
