@@ -20,6 +20,7 @@ from .held_out import source_of
 
 FOLDS = 6  # of sources
 LOOSE = 3e-4  # the search of a fit that only ranks choices ends here
+CLEARLY = 0.05  # better by this share, or the plainest choice stays
 WANTED = 0.9  # share of rows inside their band
 
 
@@ -87,11 +88,17 @@ def nested(data, fit):
                 errors[choice][None if out == judged else out][mine] = found[mine]
     classes = np.array(data.classes)
     scores = {out: {choice: score(data.rows, classes, errors[choice][out]) for choice in CHOICES} for out in (None, *range(FOLDS))}
-    best = {out: min(CHOICES, key=lambda choice: sum(of_choice[choice])) for out, of_choice in scores.items()}
+    best = {out: _best(of_choice) for out, of_choice in scores.items()}
     reached = {
         choice.name: {"median": round(100 * of_choice[0], 1), "short": round(100 * of_choice[1], 1)} for choice, of_choice in scores[None].items()
     }
     return {fold: best[fold] for fold in range(FOLDS)}, best[None], reached
+
+
+def _best(of_choice):
+    """The plainest one, unless another is clearly better: between two that are as good a single source decides, and constants would go to and fro."""
+    plainest, best = CHOICES[0], min(CHOICES, key=lambda choice: sum(of_choice[choice]))
+    return best if sum(of_choice[best]) < (1 - CLEARLY) * sum(of_choice[plainest]) else plainest
 
 
 def score(rows, classes, errors):
