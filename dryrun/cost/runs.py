@@ -24,7 +24,7 @@ FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in 
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
 ENDS = 2  # of a model: its embedding and its output layer
 LAUNCH_BOUND = "launch-bound"
-PARTS = ("mathematics", "bandwidth", "launches", "communication")
+PARTS = ("compute", "bandwidth", "launches", "communication")
 
 
 class Facts(NamedTuple):
@@ -137,11 +137,11 @@ def parts(
     long = minimum(1.0, facts.stream * constants["streaming"])
     short = bandwidth_share(constants, constants["bandwidth"], facts.memory_type)
     slower = 1.0 + facts.crowded * (constants["contention"] - 1.0)
-    mathematics, moved, launching = kernels
+    compute, moved, launching = kernels
     moved = (moved / where(facts.decodes, long / short, 1.0) + facts.cache / long) * slower
-    mathematics = (mathematics + facts.unpacked * constants["unpack"]) * slower
+    compute = (compute + facts.unpacked * constants["unpack"]) * slower
     launching = launching * slower
-    gpu = mathematics + moved + launching
+    gpu = compute + moved + launching
     dispatch = where(facts.decodes, constants["decode_dispatch"], constants["dispatch"])
     cpu = facts.eager * dispatch + facts.script * constants["script"] + facts.megatron * constants["megatron"]
     alone = facts.alone / constants["link"] + facts.latency
@@ -152,7 +152,7 @@ def parts(
     waiting = maximum(0.0, every - busy) + alone
     times = facts.accumulation
     of_step = {
-        "mathematics": times * mathematics + multiplied,
+        "compute": times * compute + multiplied,
         "bandwidth": times * moved + streamed * short / long + launched,
         "launches": times * (launching + maximum(0.0, cpu - gpu)),
         "communication": times * (waiting + maximum(busy, every) * (facts.bubble - 1)) + exposed,
@@ -163,7 +163,7 @@ def parts(
 
 def waits(parts: Mapping[str, Numbers]) -> Numbers:
     """Whether a step waits for the CPU, or for many small kernels, longer than for anything else."""
-    most = maximum(maximum(parts["mathematics"], parts["bandwidth"]), parts["communication"])
+    most = maximum(maximum(parts["compute"], parts["bandwidth"]), parts["communication"])
     return parts["launches"] > most
 
 

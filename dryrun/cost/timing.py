@@ -59,7 +59,7 @@ class Prediction:
     seconds: float
     low: float
     high: float
-    bound: str  # mathematics, bandwidth, launches or communication
+    bound: str  # compute, bandwidth, launches or communication
     tokens_per_second: float  # of all GPUs
     mfu: float  # FLOPs of the model, without recomputation, over the 16-bit peak
     klass: str

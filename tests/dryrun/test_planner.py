@@ -245,7 +245,7 @@ def test_who_trains_adapters_is_said_of_the_right_one():
 
 
 @pytest.mark.parametrize("part, words", [("communication", "waits longer for what GPUs send"), ("bandwidth", "moves more memory"),
-                                         ("mathematics", "computes more"), ("launches", "launches more and smaller kernels")])  # fmt: skip
+                                         ("compute", "computes more"), ("launches", "launches more and smaller kernels")])  # fmt: skip
 def test_a_slower_strategy_is_said_to_lose_by_what_takes_more_of_its_time(part, words):
     first = next(option for option in named("llama2-7b", length=2048).values() if option.fits)
     parts = first.prediction.parts
