@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..models.models import is_mixture
 from ..tables import strategies
 from ..tables.hardware import Accelerator, accelerator, known
+from ..tables.optimizers import optimizer
 
 if TYPE_CHECKING:
     from ..step.workload import Workload
@@ -58,6 +59,7 @@ class Setting:
         object.__setattr__(self, "gpu", accelerator(self.gpu))
         if self.strategy:
             known("strategy", self.strategy, strategies.STRATEGIES)
+        optimizer(self.optimizer)  # ValueError with the nearest name
         for name in ("gpus", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "sequence", "experts"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: give a whole number, 1 or more")

@@ -160,3 +160,8 @@ def test_a_row_with_fp32_weights_under_fsdp_has_fp32_state():
     wide = ROWS["h2-0222"]
     held = [peaks.held_by(row)[0]["optimizer"] for row in (wide | {"master_weights": None}, wide)]
     assert held[1] == pytest.approx(2 * held[0])
+
+
+def test_an_unknown_optimizer_is_not_taken_for_adamw():
+    with pytest.raises(ValueError, match="optimizer='adamv' is not known, did you mean 'adamw'"):
+        Setting("l4", optimizer="adamv")
