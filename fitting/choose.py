@@ -96,7 +96,7 @@ def nested(data, fit):
 
 
 def _best(of_choice):
-    """The plainest one, unless another is clearly better: between two that are as good a single source decides, and constants would go to and fro."""
+    """The plainest one, unless another is clearly better: between two that are as good a single source decides, and constants would change with every new one."""
     plainest, best = CHOICES[0], min(CHOICES, key=lambda choice: sum(of_choice[choice]))
     return best if sum(of_choice[best]) < (1 - CLEARLY) * sum(of_choice[plainest]) else plainest
 

@@ -36,7 +36,7 @@ class Setting:
     buckets: bool = True  # DDP sums gradients in buckets, while the last backward pass goes on; else all of them after it
     whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
     accumulation: int = 1
-    optimizer: str = "adamw"
+    optimizer: str = "adamw"  # "" where a step is timed up to its backward pass
     # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; or FP32_ADAPTERS
     state: str = ""
     precision: str = "bf16"

@@ -65,5 +65,7 @@ PUBLISHED = {
 
 
 def optimizer(name: str) -> Optimizer:
-    """By the name of `OPTIMIZERS` or of a published row. ValueError for all others: none of them is taken for AdamW."""
+    """By the name of `OPTIMIZERS` or of a published row; "" where a row states none: AdamW's memory. ValueError for all others."""
+    if not name:
+        return OPTIMIZERS["adamw"]
     return PUBLISHED.get(name) or OPTIMIZERS[known("optimizer", name, OPTIMIZERS)]

@@ -7,6 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from dryrun import Cluster, Job
 from dryrun.answer.answer import of_job
 from dryrun.cost import device_memory, reserved, storage_factors, timing
+from dryrun.cost.setting import Setting
 from dryrun.step.workload import Workload
 from dryrun.tables import optimizers
 from dryrun.tracing import step_trace
