@@ -7,6 +7,7 @@
     answer.verdict, answer.prediction.tokens_per_second   # does it fit, and how fast is it
     plan(Job("llama3-70b", checkpointing=True), Cluster("h100-sxm", gpus=16))[0].strategy
     predict(Generation("llama3-8b", weights="int4-128"), Cluster("rtx-4090")).users
+    plan(job, Cluster("rtx-4090", gpus=2), ran=answer.measured(2100))   # you ran the step: others follow it
     known_models("qwen"), known_gpus("a100")   # names that it knows
 
 The model's own code runs on tensors without data. No GPU, no weights, no network. `dryrun.tracing` traces a step of any transformers
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .answer.inference import Served
     from .answer.own_run import Comparison
     from .answer.planner import Option
+    from .cost.ran import Ran
     from .step.memory_trace import Trace
     from .tables.hardware import Accelerator
 
@@ -45,18 +47,18 @@ __all__ = [
 
 
 @overload
-def predict(job: Job, cluster: Cluster, strategy: str = "fsdp2") -> Answer: ...
+def predict(job: Job, cluster: Cluster, strategy: str = "fsdp2", ran: Ran | None = None) -> Answer: ...
 
 
 @overload
 def predict(job: Generation, cluster: Cluster) -> Served: ...
 
 
-def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") -> Answer | Served:
+def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2", ran: Ran | None = None) -> Answer | Served:
     """Whether it fits and how fast it is: an `Answer` for a training step, `Served` for a generation.
 
-    strategy: of a training step on several GPUs: "fsdp2", "ddp", "zero1", "zero2" or "hsdp". Bytes are of one GPU, seconds of one
-    step; low and high hold nine of ten published measurements of unseen sources. ValueError, in one line, where the model cannot be
+    strategy: of a training step on several GPUs: "fsdp2", "ddp", "zero1", "zero2" or "hsdp". ran: a training step that you ran there,
+    by `Answer.measured`, which others of its kind follow. Bytes are of one GPU, seconds of one step; low and high hold nine of ten published measurements of unseen sources. ValueError, in one line, where the model cannot be
     traced, a layer of it is not known, or no time is predicted for the GPU; ModuleNotFoundError where torch would be needed. The first trace of a model takes seconds, and is kept in the user's cache folder.
     """
     _check(job, cluster, (Job, Generation))
@@ -67,21 +69,21 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
             return serve(job, cluster)
         from .answer.answer import of_job
 
-        return of_job(job, cluster, strategy)
+        return of_job(job, cluster, strategy, ran=ran)
 
 
-def plan(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
+def plan(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1, ran: Ran | None = None) -> list[Option]:
     """Every strategy for a training step on these GPUs: what fits first, full training before adapters, then the fastest.
 
     Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
     it loses. only: the name of one strategy, such as "FSDP2". virtual_stages: groups of layers of each stage of a pipeline, which then
-    waits less and holds more activations (interleaved 1F1B). ValueError, in one line, where no step can be planned.
+    waits less and holds more activations (interleaved 1F1B). ran: a step that you ran there, by `Answer.measured`. ValueError, in one line, where no step can be planned.
     """
     _check(job, cluster, (Job,))
     from .answer.planner import of_job
 
     with named(job.model.name):
-        return of_job(job, cluster, only, virtual_stages)
+        return of_job(job, cluster, only, virtual_stages, ran)
 
 
 def known_gpus(word: str = "") -> list[Accelerator]:

@@ -14,7 +14,7 @@ from scipy.optimize import least_squares
 
 from dryrun.cost import timing
 
-from . import bands, choose, published
+from . import bands, carried, choose, published
 from .choose import CHOICES
 from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictable, source_of, unseen
 from .peaks import memory_constants, peaks
@@ -131,7 +131,14 @@ def everything(rows):
         "errors": errors,
         "stretched": bands.stretched(errors),
         "ratio_errors": ratio_errors(data, held["source"]),
+        **_carried(data, held["source"], constants),
     }
+
+
+def _carried(data, held, constants):
+    """What one measured step says of others: what is taken, and how it was judged."""
+    kept, told = carried.carried(data.rows, unseen(data, held, source_of), data.runs.classes(constants))
+    return {"carried": kept, "carried_judged": told}
 
 
 def band_errors(data, held, constants):
@@ -172,7 +179,7 @@ def errors_alone(rows):
     data, known = predictable(rows), timing.fitted()
     held = known["held_out"]["source"]
     errors = band_errors(data, held, known["constants"])
-    _write(known | {"errors": errors, "stretched": bands.stretched(errors), "ratio_errors": ratio_errors(data, held)})
+    _write(known | {"errors": errors, "stretched": bands.stretched(errors), "ratio_errors": ratio_errors(data, held), **_carried(data, held, known["constants"])})
 
 
 def memory_alone():

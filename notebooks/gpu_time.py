@@ -98,7 +98,7 @@ SIZE = 4096
 FIVE = ("t4", "rtx-4090", "a100-sxm4-80", "h100-sxm5", "b200-hgx")
 FLOPS, MOVED = 2 * SIZE**3, 3 * 2 * SIZE**2
 table("one-kernel", "Kernels on matrices of 4,096 x 4,096 in 16 bits, at the peaks of the data sheet",
-      {"gpu": "GPU", "product": "Mathematics of a product, ms", "moved": "Memory of a product or a sum, ms",
+      {"gpu": "GPU", "product": "Compute of the matmul, ms", "moved": "Memory of matmul or sum, ms",
        "balance": "FLOPs per byte where both take as long"},
       [{"gpu": accelerator(gpu).label, "product": 1000 * FLOPS / processor(gpu).half,
         "moved": 1000 * MOVED / processor(gpu).bandwidth, "balance": processor(gpu).half / processor(gpu).bandwidth}
@@ -182,6 +182,17 @@ table("choices", "Ways to fit the constants, judged on folds of sources that had
        "short": "Inside the band, points below 90 %", "taken": "Taken"},
       [{"choice": name, "taken": "yes" if name == fitted["choice"] else "no"} | found
        for name, found in fitted["choices"].items()], kind="derived")
+
+# %% [markdown]
+# What does one measured step say of another on the same machine, with the same software? Of each
+# such group of published steps, each one in turn is the one that ran.
+
+# %%
+table("carried", "Errors without and with one measured step of the same machine and software, %",
+      {"class": "Class", "sources": "Sources", "rows": "Steps", "median": "Without: median",
+       "worst": "Nine in ten below", "median_given": "With: median", "worst_given": "Nine in ten below then",
+       "inside": "Inside the range", "taken": "Taken"},
+      [{**one, "taken": "yes" if one["kept"] else "no"} for one in fitted["carried_judged"]], kind="derived")
 
 # %% [markdown]
 # Why are they not smaller? Each source has its own software and machines, which are faster or

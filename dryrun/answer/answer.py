@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..cost import device_memory, timing
+from ..cost.ran import Ran, carried
 from ..cost.roofline import BEFORE_AMPERE, processor
 from ..cost.setting import FP32_ADAPTERS, Setting
 from ..cost.traces import traced
@@ -39,6 +40,7 @@ class Answer:
     prediction: timing.Prediction
     engine: dict[str, float]  # {what: bytes} that an engine holds on the same GPU
     constants: dict[str, float] | None = None  # of one machine, by `bench`; None: the fitted ones
+    ran: Ran | None = None  # a step of the reader, which the prediction follows where it says something of it
 
     @cached_property  # most of an answer's time: whoever asks for the speed alone does without
     def needed(self) -> device_memory.Needed:
@@ -52,8 +54,16 @@ class Answer:
         size = usable(self.setting.gpu)
         return sum(device_memory.tensors(self.traced, self.workload, self.setting).values()) <= size and self.needed.fits(size)
 
-    def hours(self, tokens: float) -> tuple[float, float, float]:
-        """(hours, low, high) of so many tokens on all GPUs at the predicted rate."""
+    def measured(self, tokens_per_second: float) -> Ran:
+        """What a run of just this step says of others: tokens per second of all GPUs, in the middle of it."""
+        if self.setting.answers:
+            raise Refusal("measured", tokens_per_second, "a step of grpo waits for answers too: measure one of 'sft' (--objective sft)")
+        return Ran.of(timing.prediction(self.traced, self.workload, self.setting, self.constants), tokens_per_second)
+
+    def hours(self, tokens: float, measured: float | None = None) -> tuple[float, float, float]:
+        """(hours, low, high) of so many tokens on all GPUs at the predicted rate, or at the tokens per second that were measured."""
+        if measured:
+            return (tokens / measured / 3600,) * 3
         found = self.prediction
         each = tokens / found.tokens_per_second / found.seconds / 3600
         return each * found.seconds, each * found.low, each * found.high
@@ -68,14 +78,14 @@ def usable(gpu: str | Accelerator) -> float:
     return accelerator(gpu).usable  # type: ignore[return-value]
 
 
-def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None) -> Answer:
-    """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine."""
+def of_job(job: Job, cluster: Cluster, strategy: str = "fsdp2", constants: dict[str, float] | None = None, ran: Ran | None = None) -> Answer:
+    """The `Answer` for a training step. strategy: of `STRATEGIES`, where there are several GPUs. constants: of one machine. ran: a step there."""
     workload, setting = job.workload(), setting_of(job, cluster, strategy)
     if optimizer(job.optimizer).orthogonalizes and cluster.gpus > 1 and strategy != "ddp":
         raise Refusal("optimizer", "muon", "torch.optim.Muon needs whole matrices, and this strategy cuts them", "take strategy='ddp' (--strategy ddp)")
     if job.precision == "mixed" and job.method == "full":
         workload, setting = _mixed(workload, setting)
-    found = answer(workload, setting, constants)
+    found = answer(workload, setting, constants, ran)
     check_fused_attention(job, found.traced)
     return found
 
@@ -168,16 +178,16 @@ def _network(cluster: Cluster) -> float:
     return peak * cluster.adapters / cluster.gpus_in_node
 
 
-def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None) -> Answer:
+def answer(workload: Workload, setting: Setting, constants: dict[str, float] | None = None, ran: Ran | None = None) -> Answer:
     if of_peft(workload) and strategy(setting.strategy).shards:  # adapters are gathered in 16 bits: peft casts no input
         workload = replace(workload, autocast="")
     trace = traced(workload)
     check_rank(workload.rank, trace)
     engine = _engine(workload, setting) if setting.answers else {}
-    prediction = timing.prediction(trace, workload, setting, constants)
+    prediction = carried(timing.prediction(trace, workload, setting, constants), ran)
     if engine:
         prediction = _with_writing(prediction, workload, setting)
-    return Answer(workload, setting, trace, prediction, engine, constants)
+    return Answer(workload, setting, trace, prediction, engine, constants, ran)
 
 
 def check_rank(rank: int, trace: Traced) -> None:
@@ -213,7 +223,7 @@ def changes(now: Answer) -> list[tuple[str, str, Answer]]:
     helpful = []
     for change, option, workload, setting in _candidates(now):
         try:
-            then = answer(workload, setting, now.constants)
+            then = answer(workload, setting, now.constants, now.ran)
             if _helps(now, then):
                 helpful.append((change, option, then))
         except Exception:  # whatever a model's own code raises: a suggestion that cannot be traced costs no answer
@@ -267,7 +277,7 @@ def _candidates(now: Answer) -> Iterator[tuple[str, str, Workload, Setting]]:
     times, sequences = _most_times(now), workload.batch // (1 if setting.answers else 1 + workload.references)
     yield _multiplied(times), f"--batch {times * sequences}", replace(workload, batch=times * workload.batch), setting
     fused = replace(workload, fused_loss=True)
-    if not workload.fused_loss and now.fits and profiles.profiled(fused) and (most := _most_times(answer(fused, setting, now.constants))) > times:
+    if not workload.fused_loss and now.fits and profiles.profiled(fused) and (most := _most_times(answer(fused, setting, now.constants, now.ran))) > times:
         yield f"a fused cross entropy and {_multiplied(most)}", f"--fused-loss --batch {most * sequences}", replace(fused, batch=most * workload.batch), setting
     if setting.gpus > 1 and setting.accumulation < 8:
         more = replace(setting, accumulation=2 * setting.accumulation)
@@ -314,7 +324,7 @@ def _most_times(now: Answer) -> int:
     faster: list[tuple[int, Answer]] = []
     rate = now.prediction.tokens_per_second
     while (times := 2 << len(faster)) <= MOST_TIMES and profiles.profiled(larger := replace(now.workload, batch=times * now.workload.batch)):
-        then = answer(larger, now.setting, now.constants)
+        then = answer(larger, now.setting, now.constants, now.ran)
         if then.prediction.tokens_per_second < WORTH * rate:
             break
         faster.append((times, then))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..cost import device_memory, timing
 from ..cost.communication import STAGED
+from ..cost.ran import Ran, carried
 from ..cost.setting import Setting
 from ..cost.traces import traced
 from ..step.workload import Workload
@@ -84,10 +85,11 @@ class Option:
         return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
 
-def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
+def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1, ran: Ran | None = None) -> list[Option]:
     """Every strategy for a job on a cluster: what fits first, full fine-tuning before adapters, then the fastest. A job of LoRA or QLoRA has
     those alone. Every strategy does the work of all GPUs' sequences in a step; where GPUs share a sequence, in more micro-batches.
-    only: the name of one strategy, where the others do not matter. virtual_stages: groups of layers of each stage of a pipeline."""
+    only: the name of one strategy, where the others do not matter. virtual_stages: groups of layers of each stage of a pipeline.
+    ran: a step of the reader on these GPUs."""
     if isinstance(virtual_stages, bool) or not isinstance(virtual_stages, int) or virtual_stages < 1:
         raise Refusal("virtual_stages", virtual_stages, "give a whole number, 1 or more")
     if job.objective == "grpo":
@@ -96,11 +98,17 @@ def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: 
         raise ValueError(f"precision='mixed' with method={job.method!r}: a plan keeps frozen weights in 16 bits: take 'bf16' (--dtype bf16), or ask `train`")
     if job.precision not in PRECISIONS:
         raise ValueError(f"precision={job.precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
-    return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only, virtual_stages=virtual_stages)
+    return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only, virtual_stages=virtual_stages, ran=ran)
 
 
 def options(
-    job: Job, cluster: Cluster, here: Setting, only: str | None = None, step: Workload | None = None, virtual_stages: int = 1
+    job: Job,
+    cluster: Cluster,
+    here: Setting,
+    only: str | None = None,
+    step: Workload | None = None,
+    virtual_stages: int = 1,
+    ran: Ran | None = None,
 ) -> list[Option]:
     """The same in a setting, or of a step, of one's own, such as one that is longer than the model has positions. With whole gradients FSDP2
     reduces in the last micro-batch alone, as `Trainer` does under accumulation. That sends less, and keeps whole gradients on every GPU until
@@ -124,7 +132,7 @@ def options(
     for row in asked:
         if only in (None, row.name):
             try:
-                families.setdefault(row.family, []).append(_option(row, host))
+                families.setdefault(row.family, []).append(_option(row, host, ran))
             except (ValueError, ModuleNotFoundError) as error:  # this model has no such step, or nothing can trace it here: no row
                 untraced.append(error)
     if untraced and not any(families.values()):
@@ -153,7 +161,7 @@ def seconds(size: float, link: str, adapters: int = 1) -> float:
     return size / bytes_per_second(link, adapters)
 
 
-def _option(row: Row, host_memory: float | None) -> Option:
+def _option(row: Row, host_memory: float | None, ran: Ran | None) -> Option:
     trace = traced(row.workload)
     needed = device_memory.needed(trace, row.workload, row.setting, timing.fitted()["memory"])
     return Option(
@@ -162,7 +170,7 @@ def _option(row: Row, host_memory: float | None) -> Option:
         workload=row.workload,
         setting=row.setting,
         needed=needed,
-        prediction=timing.prediction(trace, row.workload, row.setting),
+        prediction=carried(timing.prediction(trace, row.workload, row.setting), ran),
         verdict=of_step(needed, usable(row.setting.gpu)),
         host=row.host_bytes * trace.parameters / row.setting.nodes,
         host_memory=host_memory,

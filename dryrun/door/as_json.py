@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..step.memory_trace import Trace
 
 
-def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
-    """A training step on GPUs, and the changes that would help."""
+def step(now: Answer, changes: list[tuple[str, str, Answer]], measured: float | None = None) -> dict[str, Any]:
+    """A training step on GPUs, and the changes that would help. measured: tokens per second where it ran."""
     return {
         "gpu": now.setting.gpu.key,
         "gpus": now.setting.gpus,
@@ -38,6 +38,7 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
         "fp16": counts_as_fp16(now),
         **links(now.setting),
         **asdict(now.prediction),
+        **({"measured": _measured(now, measured)} if measured else {}),
         "changes": [
             {
                 "change": change,
@@ -51,6 +52,12 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]]) -> dict[str, Any]:
             for change, option, then in changes
         ],
     }
+
+
+def _measured(now: Answer, rate: float) -> dict[str, Any]:
+    """A run of this very step. ran: what `--ran` of other questions takes; null where it says nothing sure of them."""
+    ran = now.measured(rate)
+    return {"tokens_per_second": rate, "times": ran.times, "ran": str(ran) if ran.says else None}
 
 
 def verdict(found: Verdict) -> dict[str, Any]:
@@ -67,9 +74,9 @@ def links(setting: Setting) -> dict[str, float]:
     return {"link_gb_per_s": link / 1e9} | ({"network_gb_per_s": network / 1e9} if setting.nodes > 1 else {})
 
 
-def bill(now: Answer, tokens: float, price: float | None) -> dict[str, float]:
-    """Hours of so many tokens, with low and high, and their cost at a price of one GPU for an hour."""
-    hours = dict(zip(("hours", "hours_low", "hours_high"), now.hours(tokens), strict=True))
+def bill(now: Answer, tokens: float, price: float | None, measured: float | None = None) -> dict[str, float]:
+    """Hours of so many tokens, with low and high, and their cost at a price of one GPU for an hour. measured: tokens per second where it ran."""
+    hours = dict(zip(("hours", "hours_low", "hours_high"), now.hours(tokens, measured), strict=True))
     cost = {"cost": hours["hours"] * price * now.setting.gpus} if price else {}
     return {"tokens": tokens, **hours, **cost}
 

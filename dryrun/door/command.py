@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..answer.planner import Option
 
 WITH_GPU = ("lora", "qlora", "compile", "fused_loss", "gpus", "gpus_per_node", "strategy", "link", "network", "adapters",
-            "tokens", "rows", "epochs", "price", "largest_batch", "objective", "new", "fail_unless")  # fmt: skip
+            "tokens", "rows", "epochs", "price", "largest_batch", "objective", "new", "fail_unless", "measured", "ran")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,6 +94,8 @@ def train(options: argparse.Namespace, whole: bool = True) -> str:
         return _traced(options)
     if options.machine and options.objective == "grpo":
         raise ValueError("--machine: its rates are of training steps, and grpo writes answers too: name a GPU by --gpu")
+    if options.machine and (options.ran or options.measured):
+        raise ValueError(f"--machine: its rates are of this machine already: leave {'--ran' if options.ran else '--measured'} out, or name a GPU by --gpu")
     constants = _of_machine(options) if options.machine else None
     cluster = cluster_of(options)  # before the seconds that a trace takes
     job = job_of(options)
@@ -101,15 +103,16 @@ def train(options: argparse.Namespace, whole: bool = True) -> str:
     from . import as_json, report
 
     with named(job.model.name):
-        now = answer.of_job(job, cluster, options.strategy, constants)
+        now = answer.of_job(job, cluster, options.strategy, constants, options.ran)
         found = answer.changes(now) if whole else []
         largest = answer.largest_batch(job, cluster, options.strategy) if options.largest_batch and whole else None
     if options.json:
         more: dict[str, float] = {} if largest is None else {"largest_batch": largest}
-        text = _json(as_json.step(now, found) | more | (as_json.bill(now, tokens, options.price) if tokens else {}))
+        bill = as_json.bill(now, tokens, options.price, options.measured) if tokens else {}
+        text = _json(as_json.step(now, found, options.measured) | more | bill)
     else:
-        bill = report.bill(now, tokens, options.price) if tokens else ()
-        text = "\n".join(report.step(now, found, [*report.largest(largest), *bill]))
+        lines = report.bill(now, tokens, options.price, options.measured) if tokens else ()
+        text = "\n".join(report.step(now, found, [*report.largest(largest), *lines], options.measured))
     return _judged(options, now.fits, now.needed.expected <= answer.usable(now.setting.gpu), text)
 
 
@@ -143,10 +146,10 @@ def plan(options: argparse.Namespace) -> str:
     from . import as_json, report
 
     with named(job.model.name):
-        found = planner.of_job(job, cluster, options.only, options.virtual_stages)
+        found = planner.of_job(job, cluster, options.only, options.virtual_stages, options.ran)
     if options.launch:
         _write(options.launch, found[0])
-    text = _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster))
+    text = _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster, options.ran))
     may_fit = any(one.needed.expected <= one.size and one.fits_host for one in found)
     return _judged(options, any(one.fits for one in found), may_fit, text)
 

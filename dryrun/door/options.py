@@ -11,6 +11,7 @@ from functools import cache
 from .. import __version__
 from ..answer.arguments import Parser
 from ..answer.job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
+from ..cost.ran import WRITTEN, Ran
 from ..tables import hardware
 from ..tables.formats import CALLED, WEIGHT_BYTES
 from ..tables.optimizers import OPTIMIZERS
@@ -85,6 +86,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _ran(text: str) -> Ran:
+    try:
+        return Ran.read(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:30]!r}: give what --measured printed, {WRITTEN}") from None
+
+
 UNLESS = ("fits", "may-fit")
 
 
@@ -129,6 +137,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     group.add_argument("--link", type=_link, metavar="GB/S", help="between GPUs of a node, in one direction: measured, or a name")
     group.add_argument("--network", type=_link, metavar="GB/S", help="of one adapter to other nodes: measured, or a name")
     group.add_argument("--adapters", type=_positive, default=1, help="network adapters of a node, where --network is given (default: 1)")
+    group.add_argument("--ran", type=_ran, metavar="KIND:TIMES", help="a step that you ran there, as --measured of train prints it: others of its kind follow")
     if name == "plan":
         group.add_argument("--host-memory", type=_above_zero, metavar="GB", help="of each node, for strategies with offload")
         group.add_argument("--launch", metavar="FILE", help="write the configuration of accelerate launch for the first strategy")
@@ -137,6 +146,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
         return
     group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")
     group.add_argument("--machine", metavar="FILE", help="rates of this machine, by dryrun bench --json; in place of --gpu")
+    group.add_argument("--measured", type=_above_zero, metavar="TOKENS/S", help="of all GPUs, where you ran this very step: what that says of others")
     group.add_argument("--largest-batch", action="store_true", help="the most sequences of a micro-batch that fit: some traces more")
     group.add_argument("--tokens", type=_amount, metavar="N", help="hours for so many tokens, such as 1e9 or 20B")
     group.add_argument("--rows", type=_positive, metavar="N", help="hours for so many examples, each of --length tokens")

@@ -11,6 +11,7 @@ from ..answer.answer import counts_as_fp16, usable
 from ..answer.verdict import in_words
 from ..cost import shared_memory, timing
 from ..cost.device_memory import NAMES
+from ..cost.ran import KINDS
 from ..models import models
 from ..tables.hardware import GiB
 from . import launch
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from ..answer.inference import Served
     from ..answer.job import Cluster, Generation, Job
     from ..answer.planner import Option
+    from ..cost.ran import Ran
     from ..cost.setting import Setting
     from ..step.memory_trace import Trace
 
 
-def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] = ()) -> Iterator[str]:
-    """Whether a training step fits, how fast it is and what would help, line by line."""
+def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] = (), measured: float | None = None) -> Iterator[str]:
+    """Whether a training step fits, how fast it is and what would help, line by line. measured: tokens per second where it ran."""
     gpu, size = now.setting.gpu, usable(now.setting.gpu)
     count = f"{now.setting.gpus} x " if now.setting.gpus > 1 else ""
     yield f"{models.title(now.workload.model)}, {now.traced.parameters / 1e9:,.3g} billion parameters, {now.traced.trainable / 1e9:,.3g} billion trained"
@@ -47,6 +49,10 @@ def step(now: Answer, found: list[tuple[str, str, Answer]], bill: Iterable[str] 
     yield ""
     yield from _links(now.setting)
     yield from _speed(now.prediction)
+    if measured:
+        yield from _measured(now, measured)
+    if now.ran:
+        yield _followed([now.prediction.klass], now.ran)
     if now.setting.answers:
         yield f"{'of it writing answers':24}{now.prediction.parts['writing answers']:10.3g}   by vLLM on the same GPU, {now.setting.answers:,} tokens each"
     if not now.prediction.judged:
@@ -83,6 +89,25 @@ def _speed(found: timing.Prediction) -> Iterator[str]:
     whole = "   MFU counts attention whole, and a causal one skips half" if found.mfu > 1 else ""
     yield f"{'MFU':24}{100 * found.mfu:9.0f}%{whole}"
     yield f"{'bound by':24}{found.bound:>10}"
+
+
+def _measured(now: Answer, rate: float) -> Iterator[str]:
+    """A run of this very step beside its prediction, and what it says of others."""
+    ran, found = now.measured(rate), now.prediction
+    taken = found.seconds * found.tokens_per_second / rate
+    where = "inside the range" if found.low <= taken <= found.high else "outside the range: did just this step run?"
+    yield f"{'measured':24}{rate:10,.0f}   {ran.times:.2f} times as long as predicted, {where}"
+    if ran.says:
+        yield f"{'':34}   other steps on {'one GPU' if ran.kind == 'one' else 'many GPUs'} of this machine, with this software, follow it: --ran {ran}"
+    else:
+        yield f"{'':34}   one step of this kind says nothing sure of another ({found.klass}): no other answer follows it"
+
+
+def _followed(classes: Iterable[str], ran: Ran) -> str:
+    """Whether predictions of these classes follow a step that ran."""
+    if ran.says and KINDS[ran.kind] in classes:
+        return f"--ran {ran}: as a step that took {ran.times:.3g} times as long as predicted has it"
+    return f"--ran {ran}: that step says nothing sure of this kind, so the prediction stays as it was"
 
 
 def _change(now: Answer, what: str, option: str, then: Answer) -> str:
@@ -143,16 +168,17 @@ def largest(batch: int | None) -> Iterator[str]:
         yield f"{'largest batch that fits':24}{batch:10,}   sequences of a micro-batch" if batch else "not even one sequence fits for sure"
 
 
-def bill(now: Answer, tokens: float, price: float | None) -> Iterator[str]:
-    """Hours and cost of so many tokens at the predicted rate, line by line. price: for one GPU and hour, in any currency."""
-    hours, low, high = now.hours(tokens)
+def bill(now: Answer, tokens: float, price: float | None, measured: float | None = None) -> Iterator[str]:
+    """Hours and cost of so many tokens at the predicted rate, or at a measured one, line by line. price: for one GPU and hour, in any currency."""
+    hours, low, high = now.hours(tokens, measured)
     yield ""
     yield f"{tokens:,.3g} tokens"
     days = f", {hours / 24:,.3g} days" if hours > 48 else ""
-    yield f"{'hours':24}{hours:10,.3g}   {low:,.3g} to {high:,.3g}{days}, without loading and evaluation"
+    between = "as measured" if measured else f"{low:,.3g} to {high:,.3g}"
+    yield f"{'hours':24}{hours:10,.3g}   {between}{days}, without loading and evaluation"
     if price:
         each = price * now.setting.gpus
-        yield f"{'at your price':24}{hours * each:10,.4g}   {low * each:,.4g} to {high * each:,.4g}"
+        yield f"{'at your price':24}{hours * each:10,.4g}{'' if measured else f'   {low * each:,.4g} to {high * each:,.4g}'}"
 
 
 def errors() -> Iterator[str]:
@@ -167,7 +193,7 @@ def errors() -> Iterator[str]:
     yield "In percent of the published seconds. The rows are in the repository: there dryrun validate judges each anew."
 
 
-def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
+def options(found: list[Option], job: Job, cluster: Cluster, ran: Ran | None = None) -> Iterator[str]:
     """Every strategy of a plan, the best first, line by line."""
     count = f"{cluster.gpus} x " if cluster.gpus > 1 else ""
     yield f"{models.title(job.model.text)}, {job.batch} x {job.length:,} tokens on each of {count}{cluster.gpu.label}, {job.precision}, {job.optimizer}"
@@ -175,6 +201,8 @@ def options(found: list[Option], job: Job, cluster: Cluster) -> Iterator[str]:
     yield from said_of_model(job.model.text)
     if found:
         yield from _links(found[0].setting if cluster.gpus > 1 else found[-1].setting)
+    if ran:
+        yield _followed([option.prediction.klass for option in found], ran)
     yield ""
     yield f"{'strategy':26}{'GiB of a GPU':22}seconds of a step"
     for option in found:

@@ -178,8 +178,6 @@ def test_the_cpu_of_a_pipelines_stage_handles_its_own_layers_alone():
 def test_a_fit_that_makes_a_class_worse_says_so():
     before = [judged.Judged("a", "decode", 1.05, 0, 0, 0, 0), judged.Judged("b", "forward", 1.2, 0, 0, 0, 0)]
     after = [judged.Judged("a", "decode", 1.2, 0, 0, 0, 0), judged.Judged("b", "forward", 1.1, 0, 0, 0, 0)]
-    constants = tmp_path / "constants.json"
-    constants.write_text("fitted now")
     gone = judged.Judged("taken out since", "decode", 9.0, 0, 0, 0, 0)
     worse, better = judged.changes([*before, gone], after, {"a": 1.0, "b": 1.0})
     assert "5.0 % of 1" in worse and "20.0 % of 1" in worse and "WORSE" in worse

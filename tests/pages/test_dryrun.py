@@ -30,7 +30,7 @@ def parts(text):
     return NUMBER.sub("#", text).split(), [float(number.replace(",", "")) for number in NUMBER.findall(text)]
 
 
-@pytest.mark.parametrize("verb", ["train", "own", "days", "infer", "mac", "plan"])
+@pytest.mark.parametrize("verb", ["train", "measured", "own", "days", "infer", "mac", "plan"])
 def test_what_the_page_shows_is_what_the_command_prints(verb):
     words, numbers = parts(printed((FOLDER / f"{verb}.sh").read_text()))
     shown_words, shown_numbers = parts((FOLDER / f"{verb}.txt").read_text())
