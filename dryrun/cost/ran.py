@@ -40,7 +40,7 @@ class Ran:
         if not 1 / MOST <= times <= MOST:
             raise Refusal("measured", tokens_per_second, f"{found.tokens_per_second:,.0f} tokens/s are predicted, more than {MOST} times off",
                           "is it of all GPUs, of this very step, in tokens per second?")  # fmt: skip
-        return cls(next((name for name, klass in KINDS.items() if klass == found.klass), found.klass), times)
+        return cls(kind_of(found) or found.klass, times)
 
     @classmethod
     def read(cls, text: str) -> Ran:
@@ -61,6 +61,11 @@ class Ran:
     def says(self) -> bool:
         """Whether a step of this kind says something of another of its kind."""
         return KINDS.get(self.kind) in fitted()["carried"]
+
+
+def kind_of(found: Prediction) -> str | None:
+    """Of `KINDS`, where a step of this class says something of another."""
+    return next((name for name, klass in KINDS.items() if klass == found.klass and klass in fitted()["carried"]), None)
 
 
 def carried(found: Prediction, ran: Ran | None) -> Prediction:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answer.answer import counts_as_fp16
 from ..cost import timing
+from ..cost.ran import kind_of
 from ..models import models
 from ..step.memory_trace import GiB
 from . import launch
@@ -38,6 +39,7 @@ def step(now: Answer, changes: list[tuple[str, str, Answer]], measured: float | 
         "fp16": counts_as_fp16(now),
         **links(now.setting),
         **asdict(now.prediction),
+        "ran_as": None if now.setting.answers else kind_of(now.prediction),  # what `--ran` calls a step like this one
         **({"measured": _measured(now, measured)} if measured else {}),
         "changes": [
             {

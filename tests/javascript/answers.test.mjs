@@ -50,9 +50,10 @@ const OWN = { expected: 2000, low: 1500, high: 2600, mfu: .4 }
 
 test("a reader's own speed is normal inside the band, and slower or faster outside", () => {
   assert.match(judged("2000", OWN).said, /^1 times what is expected, 40 % of the peak: normal$/)
-  assert.deepEqual(judged("1,000 tok/s", OWN), { said: "0.5 times what is expected, 20 % of the peak: slower than nine of ten such runs: ", leads: "what takes the time" })
+  assert.deepEqual(judged("1,000 tok/s", OWN), { said: "0.5 times what is expected, 20 % of the peak: slower than nine of ten such runs: ", leads: "what takes the time", times: 2 })
   assert.match(judged("3000", OWN).said, /faster than nine of ten/)
   assert.match(judged("6000", OWN).said, /more than this GPU computes/)
+  assert.equal(judged("6000", OWN).times, undefined, "no prediction follows a speed that cannot be")
 })
 
 test("a part of the peak is said with %, with a point or a comma", () => {
@@ -123,10 +124,16 @@ test("fields follow others until somebody chooses", () => {
 
 test("a Mac is asked in its usual format, and a card after it in the other again", () => {
   const follow = followers(), infer = asked => question({ task: "infer", ...asked })
-  assert.deepEqual(follow.onAnotherGpu(infer({ gpu: "m4-max", weights: "bf16" })), { weights: "q4_k_m" })
-  assert.deepEqual(follow.onAnotherGpu(infer({ gpu: "l4", weights: "q4_k_m" })), { weights: "bf16" })
-  assert.deepEqual(followers().onAnotherGpu(infer({ gpu: "l4", weights: "q4_k_m" })), { weights: "q4_k_m" }, "it was chosen")
-  assert.deepEqual(followers().onAnotherGpu(infer({ gpu: "m4-max", weights: "fp8" })), { weights: "fp8" })
+  const weights = (of, asked) => of.onAnotherGpu(infer(asked)).weights
+  assert.equal(weights(follow, { gpu: "m4-max", weights: "bf16" }), "q4_k_m")
+  assert.equal(weights(follow, { gpu: "l4", weights: "q4_k_m" }), "bf16")
+  assert.equal(weights(followers(), { gpu: "l4", weights: "q4_k_m" }), "q4_k_m", "it was chosen")
+  assert.equal(weights(followers(), { gpu: "m4-max", weights: "fp8" }), "fp8")
+})
+
+test("what ran on one GPU leaves with it", () => {
+  const asked = question({ gpu: "l4", measured: "2000", ran: "one:1.13" }), then = followers().onAnotherGpu(asked)
+  assert.deepEqual([then.measured, then.ran], ["", ""])
 })
 
 const refused = (field, given, problem, fix = "", code = "", nearest = []) =>

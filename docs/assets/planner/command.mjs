@@ -24,7 +24,7 @@ const step = question => [
   ...begin(question), ...options(question, "gpus", "gpus-per-node", "network"),
   ...(question.full ? [] : [`--${question.task}`, ...options(question, "rank").slice(1)]),
   ...options(question, "objective"), ...(question.grpo ? ["--new", question.text("written")] : []),
-  ...options(question, "length", "batch", "accumulation", "dtype", "optimizer"),
+  ...options(question, "length", "batch", "accumulation", "dtype", "optimizer", "ran"),
   ...SWITCHES.filter(name => question.on(name)).map(name => `--${name}`)
 ]
 

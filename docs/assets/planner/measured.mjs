@@ -13,8 +13,8 @@ const amountOf = (digits, isPercent) => {
 }
 
 /**
- * What to say of it; leads: whether it should lead to what takes the time.
- * @param {string} text @param {Expected} of @returns {{said: string, leads?: string}}
+ * What to say of it; leads: whether it should lead to what takes the time; times: as long as expected, where it can be.
+ * @param {string} text @param {Expected} of @returns {{said: string, leads?: string, times?: number}}
  */
 export const judged = (text, { expected, low, high, mfu }) => {
   const [, digits, percent] = text.match(/^\s*(\d{1,3}(?: \d{3})+(?!\d)|[\d,._]*\d)\s*(%?)/) ?? []
@@ -31,6 +31,7 @@ export const judged = (text, { expected, low, high, mfu }) => {
   if (mfu * mine / expected > 1) {
     return { said: `${part}more than this GPU computes: is it tokens of all GPUs, and of a second?` }
   }
-  if (mine < low) return { said: `${part}slower than nine of ten such runs: `, leads: "what takes the time" }
-  return { said: `${part}${mine > high ? "faster than nine of ten such runs" : "normal"}` }
+  const times = expected / mine
+  if (mine < low) return { said: `${part}slower than nine of ten such runs: `, leads: "what takes the time", times }
+  return { said: `${part}${mine > high ? "faster than nine of ten such runs" : "normal"}`, times }
 }

@@ -54,8 +54,19 @@ const utilization = (question, { mfu }) => [
 
 /** @param {string} text @param {Training} found @returns {Part[]} */
 const measured = (text, found) => {
-  const [expected, low, high] = ratesOf(found), { said, leads } = judged(text, { expected, low, high, mfu: found.mfu })
-  return [said, leads && to(leads, "debugging/#mfu")]
+  const [expected, low, high] = ratesOf(found), own = judged(text, { expected, low, high, mfu: found.mfu })
+  const { ran_as: kind } = found, ran = kind && own.times && `${kind}:${number(own.times)}`
+  return [
+    own.said, own.leads && to(own.leads, "debugging/#mfu"),
+    ran && [" ", take("let predictions follow it", { ran, measured: "" }), " ", to("why", "dryrun/#ran")]
+  ]
+}
+
+/** @param {string} ran @param {Training} found Whether it follows a step that the reader ran. @returns {Part} */
+const followed = (ran, { ran_as: kind }) => {
+  const [of, times] = ran.split(":")
+  const yours = `your step, which took ${times} times as long as predicted `
+  return [of === kind ? yours : "nothing: your step was of another kind ", take("no longer", { ran: "" })]
 }
 
 /** @param {Training} found The change that makes most of the difference. @returns {Part[]} */
@@ -91,7 +102,7 @@ const largestBatch = (question, { largest_batch: batch, gpus }) => {
 export const trained = (shown, found, offered) => {
   const { question, plan, more } = shown, no = found.fit === "no"
   const parts = Object.fromEntries(Object.entries(found.memory_gib).map(([name, gib]) => [CALLED[name] ?? name, gib]))
-  const own = question.text("measured"), ofAll = found.gpus > 1 ? " of all GPUs" : ""
+  const own = question.text("measured"), ran = question.text("ran"), ofAll = found.gpus > 1 ? " of all GPUs" : ""
   const help = [
     ...(more ? [note("What would help …")] : []), ...helps(question, found.changes ?? [], found.tokens_per_second)
   ]
@@ -102,7 +113,8 @@ export const trained = (shown, found, offered) => {
       ["A step", step(found)],
       ["Links", links(question, found)],
       ["Model FLOPs utilization", utilization(question, found)],
-      ["Yours", own && measured(own, found)],
+      ["Follows", ran && followed(ran, found)],
+      ["Yours", own && !ran && measured(own, found)],
       ...bill(question, found),
       ["Largest batch", largestBatch(question, found)]
     ]),

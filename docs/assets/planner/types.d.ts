@@ -93,6 +93,7 @@ export interface Training extends Common {
   high: number
   bound: string
   klass: string
+  ran_as?: string | null // what --ran calls a step like this one
   tokens_per_second: number
   mfu: number
   link_gb_per_s?: number
