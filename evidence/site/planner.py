@@ -12,6 +12,7 @@ from pathlib import Path
 
 import dryrun
 from dryrun.answer.inference import UNPREDICTED
+from dryrun.answer.job import PUBLISHED
 from dryrun.door import web
 from dryrun.models import models
 from dryrun.step import profiles
@@ -65,7 +66,7 @@ def choices():
         one["hub"] = (re.match(r"https://huggingface.co/([^/]+/[^/]+)/", models.addresses()[one["name"]]) or ("", ""))[1]
     return found | {
         "spellings": spellings([one["name"] for one in found["models"]], [one["name"] for one in found["gpus"]]),
-        "weights": [name for name in WEIGHT_BYTES if name not in UNPREDICTED],
+        "weights": [PUBLISHED, *(name for name in WEIGHT_BYTES if name not in UNPREDICTED)],
         "networks": [name for name, link in hardware.LINKS.items() if "GbE" in name or "InfiniBand" in name],
     }
 

@@ -125,8 +125,8 @@ test("fields follow others until somebody chooses", () => {
 test("a Mac is asked in its usual format, and a card after it in the other again", () => {
   const follow = followers(), infer = asked => question({ task: "infer", ...asked })
   const weights = (of, asked) => of.onAnotherGpu(infer(asked)).weights
-  assert.equal(weights(follow, { gpu: "m4-max", weights: "bf16" }), "q4_k_m")
-  assert.equal(weights(follow, { gpu: "l4", weights: "q4_k_m" }), "bf16")
+  assert.equal(weights(follow, { gpu: "m4-max", weights: "published" }), "q4_k_m")
+  assert.equal(weights(follow, { gpu: "l4", weights: "q4_k_m" }), "published")
   assert.equal(weights(followers(), { gpu: "l4", weights: "q4_k_m" }), "q4_k_m", "it was chosen")
   assert.equal(weights(followers(), { gpu: "m4-max", weights: "fp8" }), "fp8")
 })

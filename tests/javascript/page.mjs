@@ -69,7 +69,7 @@ export const offered = {
       qwen38b: "qwen3-8b", qwen314b: "qwen3-14b", qwen332b: "qwen3-32b"
     }
   },
-  weights: ["bf16", "fp8", "int4-128", "q4_k_m"],
+  weights: ["published", "bf16", "fp8", "int4-128", "q4_k_m"],
   networks: ["100 GbE", "InfiniBand NDR"]
 }
 

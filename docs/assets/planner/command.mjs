@@ -5,7 +5,7 @@
 /** @type {Record<string, string>} What the command takes where an option is missing: these need not be typed. */
 export const DEFAULTS = {
   gpus: "1", "gpus-per-node": "8", rank: "16", length: "2048", batch: "1", accumulation: "1", objective: "sft",
-  dtype: "bf16", optimizer: "adamw", strategy: "fsdp2", epochs: "1", prompt: "1024", new: "256", weights: "bf16"
+  dtype: "bf16", optimizer: "adamw", strategy: "fsdp2", epochs: "1", prompt: "1024", new: "256", weights: "published"
 }
 const SWITCHES = ["checkpointing", "fused-loss", "compile"]
 

@@ -2,6 +2,7 @@
 import { make, the } from "../shared/dom.mjs"
 import { number } from "../shared/numbers.mjs"
 import { FORMATS, inOrder } from "./changes.mjs"
+import { DEFAULTS } from "./command.mjs"
 
 /** @import { Form } from "./form.mjs" */
 /** @import { Offered } from "./types.js" */
@@ -19,7 +20,7 @@ export const fillLists = (form, kinds, offered) => {
     make("option", { value: name }, FORMATS[name] ?? name)))
   kinds.append(...choices(offered.families))
   form.control("network").append(...choices(offered.networks))
-  for (const field of form.fields) if (field.name === "weights") field.start = "bf16"
+  for (const field of form.fields) if (field.name === "weights") field.start = DEFAULTS.weights
 }
 
 /**

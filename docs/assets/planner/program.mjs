@@ -87,7 +87,9 @@ export const program = shown => {
   const { question } = shown, found = runnable(shown), hub = hubName(shown)
   if (!hub || !found) return ""
   if ("server" in found) {
-    const needsFile = found.server.includes(".gguf") || question.text("weights") !== DEFAULTS.weights
+    const weights = question.text("weights"), isIn16 = weights === "bf16" && !found.stored_in
+    const isOwn = weights === DEFAULTS.weights || isIn16 // the checkpoint of the model's own publisher
+    const needsFile = found.server.includes(".gguf") || !isOwn
     return needsFile ? found.server : found.server.replace("MODEL", hub)
   }
   if (missing(question).some(name => !argument(question, name)) || unable(shown, found.gpu).length) return ""
