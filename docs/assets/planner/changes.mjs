@@ -5,7 +5,8 @@
 
 /** @type {Record<string, string>} Formats of weights, by the engine that reads them. */
 export const FORMATS = {
-  published: "as its checkpoint is published", bf16: "16 bits", fp8: "8 bits: fp8", int8: "8 bits: int8", "int4-128": "4 bits: AWQ, GPTQ",
+  published: "as its checkpoint is published",
+  bf16: "16 bits", fp8: "8 bits: fp8", int8: "8 bits: int8", "int4-128": "4 bits: AWQ, GPTQ",
   "int4-64": "4 bits, a scale for 64", "int4-32": "4 bits, a scale for 32", nvfp4: "4 bits: NVFP4",
   mxfp4: "4 bits: MXFP4", q8_0: "8 bits in llama.cpp: Q8_0", q4_k_m: "4 bits in llama.cpp: Q4_K_M",
   q4_0: "4 bits in llama.cpp: Q4_0", fp16: "16 bits: fp16", fp32: "32 bits"

@@ -118,6 +118,7 @@ export interface Speed {
 
 export interface Serving extends Common {
   weights: string
+  stored_in?: string // the format that its publisher stores it in, where that is not 16 bits
   weights_gib: number
   cache_gib: number
   server: string
