@@ -47,6 +47,7 @@ if not all(map(find_spec, ("dryrun", "peft", "bitsandbytes"))):  # in Colab: tor
 # ## Which model does your GPU train?
 #
 # Predicted before anything is downloaded: the memory at the peak and the minutes for all rows, both at the high end of the prediction.
+# Nobody has published training times of some GPUs, so these have no minutes here. Training needs none.
 
 # %% tags=["fold"]
 import pandas as pd
@@ -54,24 +55,40 @@ import psutil
 import torch
 from IPython.display import HTML
 
-from dryrun import Cluster, Job, predict
+from dryrun import Cluster, Job, Refusal, predict
 
 MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
 GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
 ROWS, HELD_OUT = (800, 32) if GPU else (160, 16)  # conversations to learn, and to judge by
 BATCH, ACCUMULATION, LENGTH = 8, 2, 256  # conversations at a time, such batches in an update, tokens of each at most
 
+try:
+    predict(Job(MODELS[-1]), CLUSTER := Cluster(GPU or "t4"))
+except Refusal as refused:  # without a prediction the same cells train all the same
+    CLUSTER = None
+    print(f"No time is predicted for {GPU} ({refused.problem}). So the table has no minutes, "
+          "and the bar of the training shows them.")  # fmt: skip
+    if refused.nearest:
+        print(f"If it is one of {', '.join(refused.nearest)}, write that name as GPU.")
+
+# %% tags=["fold"]
 found = []
 for model_name in MODELS:
     job = Job(model_name, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=LENGTH)
-    step, updates = predict(job, Cluster(GPU or "t4")), 800 / BATCH / ACCUMULATION
+    # a step needs about the same memory on any GPU
+    step, updates = predict(job, CLUSTER or Cluster("t4")), 800 / BATCH / ACCUMULATION
+    fits = step.fits if CLUSTER else step.needed.fits(torch.cuda.mem_get_info()[1])
     size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and what the merge takes of the host's memory
-    minutes = step.prediction.high * updates / 60
+    minutes = step.prediction.high * updates / 60 if CLUSTER else None
     host = psutil.virtual_memory().total / 1e9
-    no = "GPU memory" if not step.fits else "time" if minutes >= 30 else "host memory" if size > 0.7 * host else ""
+    no = (
+        "GPU memory" if not fits else "time" if CLUSTER and minutes >= 30
+        else "host memory" if size > 0.7 * host else ""
+    )  # fmt: skip
     found.append({
         "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
-        f"on {GPU or 'a T4'}": step.verdict.short, "minutes at most": round(minutes),
+        f"on {GPU or 'a T4'}": step.verdict.short if CLUSTER else "it fits" if fits else "it does not fit",
+        "minutes at most": round(minutes) if CLUSTER else "not predicted",
         "possible": f"no: {no}" if no else "yes",
     })  # fmt: skip
 
@@ -292,11 +309,13 @@ else:
     padded = round(statistics.mean(map(max, batches)))  # a conversation is padded to the longest beside it
     job = Job(KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
               attention="efficient")  # fmt: skip
-    compared = compare(job, Cluster(GPU), statistics.median(clock.seconds))
+    seconds = statistics.median(clock.seconds)
+    compared = compare(job, CLUSTER, seconds) if CLUSTER else None
     free, total = torch.cuda.mem_get_info()
-    needed = predict(replace(job, length=max(lengths)), Cluster(GPU)).needed
+    needed = predict(replace(job, length=max(lengths)), CLUSTER or Cluster("t4")).needed
     low, high, peak = needed.expected / 2**30, needed.high / 2**30, (total - free) / 2**30
-    print(compared, f"GiB of the GPU: {low:.1f} predicted, {high:.1f} at most, {peak:.1f} measured", sep="\n")
+    print(compared or f"An update took {seconds:.3g} seconds. No time is predicted for {GPU}.")
+    print(f"GiB of the GPU: {low:.1f} predicted, {high:.1f} at most, {peak:.1f} measured")
 
 # %% [markdown]
 # Few people publish how long a training step takes on their GPU, so for many the error of the prediction is not known. Yours would help:

@@ -93,7 +93,8 @@ def on(monkeypatch):
     return on_gpu
 
 
-CHOICE = ("MODELS = ", "MODEL = ")
+TABLE = ("MODELS = ", "found = []")
+CHOICE = (*TABLE, "MODEL = ")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,33 @@ def test_a_gpu_runs_the_largest_model_that_surely_fits_in_16_bits_and_its_token_
     assert not list(published.row_problems(row | {"url": "https://example.org/1"}))
 
 
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("NVIDIA GeForce RTX 5060 Ti", r"RTX 5060 Ti \(is not known\)\. .+\nIf it is one of rtx-5060ti-16, .+, write that name as GPU\."),
+        ("AMD Instinct MI300X", r"MI300X \(no time is predicted, because it is of AMD: .+\)\. So the table has no minutes"),
+    ],
+)
+def test_a_gpu_without_a_prediction_trains_what_its_memory_holds_and_its_time_is_said_alone(on, capsys, gpu, said):
+    names = on(gpu, 54, *CHOICE, "compared = None", "compared.row", lengths=[90, 110] * 20,
+               clock=SimpleNamespace(seconds=[9.0, 4.0, 4.2, 4.1]), json=json)  # fmt: skip
+    printed = capsys.readouterr().out
+    assert re.search(rf"No time is predicted for .+{said}", printed)
+    largest = next(row for row in names["found"] if row["GiB at most"] <= 15)  # of the GPU of the fixture
+    assert (names["MODEL"], largest["minutes at most"], largest["possible"]) == (largest["model"], "not predicted", "yes")
+    assert f"An update took 4.15 seconds. No time is predicted for {gpu}." in printed and "7.0 measured" in printed
+    assert "There is nothing to send." in printed
+
+
+def test_a_gpu_without_a_prediction_writes_with_the_largest_model_that_its_memory_holds(on, capsys):
+    speed = {("static cache", 1): 20.0}
+    gpu = "NVIDIA GeForce GTX 1080 Ti"
+    names = on(gpu, 54, *CHOICE, "compared = None", "compared.row", recipe="write_fast", speed=speed, json=json)
+    printed = capsys.readouterr().out
+    assert f"No speed is predicted for {gpu} (is not known)." in printed and f"No time is predicted for {gpu}." in printed
+    assert names["MODEL"] == "Qwen/Qwen3-4B" and {row["tokens/s, 1 user"] for row in names["found"]} == {"-"}
+
+
 def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsys):
     on("Tesla T4", 13.6, *CHOICE, "compared = None", "compared.row", lengths=[90], clock=SimpleNamespace(seconds=[]), json=json)
     assert "Nothing was timed: training was over before" in capsys.readouterr().out
@@ -149,8 +177,8 @@ def test_its_page_shows_what_a_run_of_today_prints(finetuned):
 
 def test_its_page_shows_the_predictions_of_today():
     stored = nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4)
-    (cell,) = [cell for cell in stored.cells if cell.cell_type == "code" and "MODELS = " in cell.source]
-    exec(cell.source, today := {})
+    asked, cell = [cell for cell in stored.cells if cell.cell_type == "code" and any(word in cell.source for word in TABLE)]
+    exec(f"{asked.source}\n{cell.source}", today := {})
     columns = [name for name in today["found"][0] if name != "possible"]  # that depends on the host
     rows = BeautifulSoup(cell.outputs[-1]["data"]["text/html"], "html.parser").select("tbody tr")
     shown = [[cell.text for cell in row.select("td")][: len(columns)] for row in rows]
@@ -164,7 +192,7 @@ def test_a_model_that_dryrun_has_no_name_for_is_predicted_by_its_configuration(o
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(tmp_path / file))
     for recipe in (CHAT, "write_fast"):
         (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and "SMALL = " in cell.source]
-        names = on("Tesla T4", 13.6, "MODELS = ", recipe=recipe)
+        names = on("Tesla T4", 13.6, *TABLE, recipe=recipe)
         exec(re.sub(r"^MODEL = .+", 'MODEL = "somebody/a-model-of-their-own"', cell.source, flags=re.M), names)
         assert names["KNOWN"].endswith("config.json") and 0 < names["download"] < 0.1
 
