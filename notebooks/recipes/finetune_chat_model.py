@@ -172,20 +172,32 @@ import gc
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-model = trainer = base = merged = None  # those of an earlier run: two models would not fit
-gc.collect()
-if GPU:
-    torch.cuda.empty_cache()
-four_bit = BitsAndBytesConfig(
-    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
-)
-model = AutoModelForCausalLM.from_pretrained(
-    MODEL,
-    dtype=dtype,
-    quantization_config=four_bit if GPU else None,
-    device_map={"": 0} if GPU else None,  # all of it on the GPU, or an error
-)
-model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+def forget():
+    """Frees the models of an earlier run: two would not fit."""
+    global model, trainer, base, merged
+    model = trainer = base = merged = None
+    gc.collect()
+    if GPU:
+        torch.cuda.empty_cache()
+
+
+def load(dtype):
+    """The model with new adapters, that computes in `dtype`."""
+    four_bit = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
+    )
+    frozen = AutoModelForCausalLM.from_pretrained(
+        MODEL,
+        dtype=dtype,
+        quantization_config=four_bit if GPU else None,
+        device_map={"": 0} if GPU else None,  # all of it on the GPU, or an error
+    )
+    return get_peft_model(frozen, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+
+forget()
+model = load(dtype)
 model.print_trainable_parameters()
 
 # %% [markdown]
@@ -210,19 +222,27 @@ print(held_out[0][0]["question"], before[0], sep="\n\n")
 # ## Train
 #
 # An update averages 16 conversations. Stopped in the middle? Run all cells again: training goes on from the last checkpoint.
+#
+# **fp16 has a small range**, and a T4 has no bf16. `Trainer` therefore multiplies the loss by a scale. Where a gradient overflows all the
+# same, it skips the update and halves the scale. Some skipped updates at the start are normal, and the schedule waits for them because `optim`
+# is not the fused default, [which hides a skip](https://performance-and-scalability.github.io/performance-and-scalability/training/own-loop/#skipped).
+# When many in a row are skipped, no scale helps, so the model is trained once more in fp32.
 
 # %%
+import math
 import time
 
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+MOST_SKIPPED = 10  # in a row: by then the scale is a thousandth of what it was
 
-class Clock(TrainerCallback):
-    """The seconds of each update."""
+
+class Watch(TrainerCallback):
+    """The seconds of each update, and an end to a training whose gradients stay infinite or NaN."""
 
     def __init__(self):
-        self.seconds = []
+        self.seconds, self.in_a_row = [], 0
 
     def on_step_begin(self, *_, **__):
         self.begun = time.perf_counter()
@@ -232,60 +252,95 @@ class Clock(TrainerCallback):
             torch.cuda.synchronize()  # until then its kernels still run
         self.seconds.append(time.perf_counter() - self.begun)
 
+    def on_log(self, *_, logs, **__):
+        if "grad_norm" in logs:  # comes before this update is saved
+            self.in_a_row = 0 if math.isfinite(logs["grad_norm"]) else self.in_a_row + 1
+        if self.in_a_row >= (MOST_SKIPPED if dtype == torch.float16 else 1):  # without a scale nothing skips the update
+            raise FloatingPointError("Gradients are infinite or NaN: halve learning_rate, and run on from the model.")
+
 
 # %%
-arguments = TrainingArguments(
-    str(FOLDER / "checkpoints"),
-    num_train_epochs=1,
-    per_device_train_batch_size=BATCH,
-    gradient_accumulation_steps=ACCUMULATION,
-    activation_checkpointing=True,
-    bf16=dtype == torch.bfloat16,
-    fp16=dtype == torch.float16,
-    learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one
-    lr_scheduler_type="cosine",
-    warmup_steps=3,
-    logging_steps=1,
-    eval_strategy="steps",
-    eval_steps=10 if GPU else 3,
-    eval_on_start=True,
-    per_device_eval_batch_size=BATCH,
-    prediction_loss_only=True,  # keeps no logits
-    save_steps=10,
-    save_total_limit=1,
-    use_cpu=not GPU,
-    report_to="none",
-)
-clock = Clock()
-trainer = Trainer(
-    model=model,
-    args=arguments,
-    train_dataset=[tokens for _, tokens in learned],
-    eval_dataset=[tokens for _, tokens in held_out],
-    data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
-    callbacks=[clock],
-)
-if GPU:
-    torch.cuda.empty_cache()  # what loading left: the memory of the GPU is then that of training
-stopped = get_last_checkpoint(FOLDER / "checkpoints") if (FOLDER / "checkpoints").exists() else None
-done = trainer.train(resume_from_checkpoint=stopped)
+def trained(watch):
+    """A `Trainer` that has trained the model, on from the last checkpoint."""
+    checkpoints = FOLDER / "checkpoints"
+    arguments = TrainingArguments(
+        str(checkpoints),
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH,
+        gradient_accumulation_steps=ACCUMULATION,
+        activation_checkpointing=True,
+        bf16=dtype == torch.bfloat16,
+        fp16=dtype == torch.float16,
+        optim="adamw_torch" if dtype == torch.float16 else "adamw_torch_fused",
+        learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one
+        lr_scheduler_type="cosine",
+        warmup_steps=3,
+        logging_steps=1,
+        eval_strategy="steps",
+        eval_steps=10 if GPU else 3,
+        eval_on_start=True,
+        per_device_eval_batch_size=BATCH,
+        prediction_loss_only=True,  # keeps no logits
+        save_steps=10,
+        save_total_limit=1,
+        use_cpu=not GPU,
+        report_to="none",
+    )
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=[tokens for _, tokens in learned],
+        eval_dataset=[tokens for _, tokens in held_out],
+        data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+        callbacks=[watch],
+    )
+    if GPU:
+        torch.cuda.empty_cache()  # what loading left: the memory of the GPU is then that of training
+    if dtype != torch.float16:
+        for scaler in checkpoints.glob("*/scaler.pt"):
+            scaler.unlink()  # of a training in fp16, which no other dtype can load
+    stopped = get_last_checkpoint(checkpoints) if checkpoints.exists() else None
+    trainer.train(resume_from_checkpoint=stopped)
+    return trainer
+
+
+# %%
+trainer = None
+try:
+    trainer = trained(clock := Watch())
+except FloatingPointError:
+    if dtype != torch.float16:
+        raise
+    print("No scale keeps this model's gradients in the range of fp16: it is trained in fp32, which takes longer.")
+if trainer is None:  # out of the `except`, whose error holds the model
+    dtype, BATCH, ACCUMULATION = torch.float32, 1, BATCH * ACCUMULATION  # fp32 takes more memory for each conversation
+    forget()
+    model = load(dtype)
+    trainer = trained(clock := Watch())
 
 # %% [markdown]
 # The line that counts is that of the conversations that the model does not learn. When it rises again, the model learns your lines by
-# heart: stop there.
+# heart: stop there. The gradient norm should stay in its range. Where one point is far above all others, look at the conversations of that update.
 
-# %% alt="The loss of what is learned and of what is held out, update by update: both fall."
+# %% alt="Left, the loss of what is learned and of what is held out, update by update: both fall. Right, the gradient norm."
 import matplotlib.pyplot as plt
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 set_matplotlib_formats("svg")
-_, axes = plt.subplots(figsize=(7, 3))
+_, (axes, right) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(3, 2), layout="constrained")
 for name, label in (("loss", "learned"), ("eval_loss", "held out")):
     points = [(entry["step"], entry[name]) for entry in trainer.state.log_history if name in entry]
     axes.plot(*zip(*points), label=label, marker="o" if name == "eval_loss" else "")
 axes.set(xlabel="update", ylabel="loss", ylim=0)
 axes.legend()
+norms = {entry["step"]: entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry}
+skipped = [step for step, norm in norms.items() if not math.isfinite(norm)]
+right.plot(norms.keys(), [norm if math.isfinite(norm) else math.nan for norm in norms.values()], color="C2")
+for step in skipped:
+    right.axvline(step, color="C3", linestyle=":")
+right.set(xlabel="update", ylabel="gradient norm (dotted: skipped)", ylim=0)
 plt.show()
+print(f"skipped because a gradient overflowed: {len(skipped)} of {len(norms)} updates")
 
 # %% [markdown]
 # ## Predicted, and measured
@@ -307,8 +362,10 @@ elif not clock.seconds:
 else:
     batches = [lengths[place : place + BATCH] for place in range(0, len(lengths), BATCH)]
     padded = round(statistics.mean(map(max, batches)))  # a conversation is padded to the longest beside it
-    job = Job(KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
-              attention="efficient")  # fmt: skip
+    job = Job(
+        KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
+        **({"precision": "fp32"} if dtype == torch.float32 else {"attention": "efficient"}),
+    )  # fmt: skip
     seconds = statistics.median(clock.seconds)
     compared = compare(job, CLUSTER, seconds) if CLUSTER else None
     free, total = torch.cuda.mem_get_info()

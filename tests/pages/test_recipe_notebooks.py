@@ -7,9 +7,20 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import torch
+from accelerate import Accelerator
 from bs4 import BeautifulSoup
 from programs import ROOT
-from transformers import AutoModelForCausalLM
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
 from evidence import offline_hub, recipes
 from fitting import published
@@ -85,12 +96,17 @@ def on(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: gpu != "Tesla T4")
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 15 * 2**30))
         monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=host * 1e9))
-        for word in words:
-            (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and word in cell.source]
-            exec(cell.source, names)
-        return names
+        return run_cells(names, *words, recipe=recipe)
 
     return on_gpu
+
+
+def run_cells(names, *words, recipe=CHAT):
+    """Runs the cells that a word stands in, with these names."""
+    for word in words:
+        (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and word in cell.source]
+        exec(cell.source, names)
+    return names
 
 
 TABLE = ("MODELS = ", "found = []")
@@ -163,6 +179,72 @@ def test_a_gpu_without_a_prediction_writes_with_the_largest_model_that_its_memor
     printed = capsys.readouterr().out
     assert f"No speed is predicted for {gpu} (is not known)." in printed and f"No time is predicted for {gpu}." in printed
     assert names["MODEL"] == "Qwen/Qwen3-4B" and {row["tokens/s, 1 user"] for row in names["found"]} == {"-"}
+
+
+class Fp16OnCpu(Accelerator):
+    mixed_precision = "fp16"
+
+
+@pytest.fixture
+def in_fp16(tmp_path, monkeypatch):
+    """Runs the training cells with a small Qwen3 on a CPU as a GPU without bf16 would, where the gradients of some updates are infinite."""
+    set_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 16, "vocab_size": 50}
+    config = Qwen3Config(**sizes, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
+    Qwen3ForCausalLM(config).save_pretrained(tmp_path / "model")
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+
+    def train(infinite, rows=24):
+        class Scaler(torch.amp.GradScaler):
+            updates = 0
+
+            def unscale_(self, optimizer):
+                self.updates += 1
+                if self.updates in infinite:
+                    optimizer.param_groups[0]["params"][0].grad.view(-1)[0] = float("inf")
+                return super().unscale_(optimizer)
+
+        class OnCpu(Trainer):
+            def __init__(self, **given):
+                super().__init__(**given)
+                if names["asked"]["fp16"]:
+                    self.accelerator.__class__, self.accelerator.native_amp, self.accelerator.scaler = Fp16OnCpu, True, Scaler("cpu")
+
+        def arguments(folder, **given):
+            names["asked"] = given
+            return TrainingArguments(folder, **given | {"fp16": False})  # which is refused on a CPU
+
+        tokens = {"input_ids": list(range(8)), "attention_mask": [1] * 8, "labels": list(range(8))}
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"<pad>": 0}, "<pad>")), pad_token="<pad>")
+        names = {"MODEL": tmp_path / "model", "GPU": None, "dtype": torch.float16, "FOLDER": tmp_path / "run", "torch": torch,
+                 "BATCH": 2, "ACCUMULATION": 2, "learned": [(None, tokens)] * rows, "held_out": [(None, tokens)] * 2,
+                 "tokenizer": tokenizer}  # fmt: skip
+        run_cells(names, "def load(dtype)", "class Watch")
+        names |= {"Trainer": OnCpu, "TrainingArguments": arguments}
+        return run_cells(names, "def trained(watch)", "trainer = trained(", "right.axvline")
+
+    return train
+
+
+def test_an_update_that_the_scaler_skips_is_counted_and_the_schedule_waits_for_it(in_fp16, capsys):
+    names = in_fp16(infinite=[3])
+    log = [entry for entry in names["trainer"].state.log_history if "grad_norm" in entry]
+    assert names["dtype"] == torch.float16 and names["model"].dtype == torch.float16 and names["skipped"] == [3]
+    rates = [entry["learning_rate"] for entry in log]
+    assert len(log) == 6 and rates[1] < rates[2] == rates[3] < rates[4]  # the third update is the skipped one
+    assert "skipped because a gradient overflowed: 1 of 6 updates" in capsys.readouterr().out
+
+
+def test_a_model_whose_gradients_no_scale_keeps_in_range_is_trained_in_fp32(in_fp16, capsys):
+    names = in_fp16(infinite=range(100), rows=48)
+    assert (names["dtype"], names["BATCH"], names["ACCUMULATION"], names["model"].dtype) == (torch.float32, 1, 4, torch.float32)
+    assert len(names["norms"]) == 12 and names["skipped"] == [] and names["asked"]["optim"] == "adamw_torch_fused"
+    assert "it is trained in fp32" in capsys.readouterr().out
+
+
+def test_fp32_goes_on_from_a_checkpoint_of_fp16_whose_scale_it_has_no_use_for(in_fp16):
+    names = in_fp16(infinite=range(11, 100), rows=100)  # the tenth update is saved
+    assert (len(names["norms"]), len(names["clock"].seconds), names["dtype"]) == (25, 15, torch.float32)
 
 
 def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsys):
