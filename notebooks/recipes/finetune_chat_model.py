@@ -99,17 +99,13 @@ HTML(pd.DataFrame(found).to_html(index=False))
 # ## Your choice
 #
 # Another model, of the Hub or in a folder? Name it as `MODEL`. A model that `dryrun` does not know by name is predicted by its config.json.
-# Training goes on from the checkpoints in `FOLDER`: after a change of the data, the length or the rate, delete them first.
 
 # %%
-from pathlib import Path
-
 from huggingface_hub import hf_hub_download
 
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU trains in minutes
 MODEL = next((row["model"] for row in found if row["possible"] == "yes"), MODELS[-1]) if GPU else SMALL
 DATA = "b-mc2/sql-create-context"  # questions, tables and SQL of WikiSQL and Spider, CC BY 4.0
-FOLDER = Path("finetuned", MODEL.rpartition("/")[2])  # in Colab, a folder of a mounted Drive outlives the session
 try:
     KNOWN = Job(MODEL).model.name
 except ValueError:  # a model that dryrun has no name for
@@ -119,7 +115,36 @@ half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulatio
 dtype = half if GPU else torch.float32
 
 download = Job(KNOWN).model.parameters * 2 / 1e9
-print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}; results go to {FOLDER}/.")
+print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}.")
+
+# %% [markdown]
+# ## What outlives the session
+#
+# When a Colab session ends, its disk is deleted. So in Colab the notebook asks for your Google Drive, where it keeps checkpoints and the adapter.
+# If you refuse, the adapter is downloaded at the end. *Run all* in a new session goes on from the last complete checkpoint: after a change of the data,
+# the length or the rate, delete the folder `checkpoints` first. Drive keeps deleted checkpoints in its trash, where they take space until you empty it.
+#
+# To keep the adapter on the Hub as well, name a repository as `PUSH_TO`. Colab reads your token from a secret (the key in the left bar) with the name `HF_TOKEN`.
+
+# %%
+from pathlib import Path
+
+from huggingface_hub import create_repo, upload_folder, whoami
+
+PUSH_TO = ""  # such as "your-name/sql-adapter": a private repository, made where there is none
+COLAB, DRIVE = "google.colab" in sys.modules, Path("/content/drive/MyDrive")
+HERE = FOLDER = Path("finetuned", MODEL.rpartition("/")[2])
+if COLAB:
+    from google.colab import drive, files
+
+    try:
+        drive.mount(str(DRIVE.parent))
+        FOLDER = DRIVE / HERE
+    except Exception as error:  # as where you refuse
+        print(f"No Drive is mounted: {error}")
+if PUSH_TO:
+    print(f"{whoami()['name']} pushes to {PUSH_TO}")  # a missing token is an error now, and not after the training
+print(f"Checkpoints and the adapter go to {FOLDER}/.")
 
 # %% [markdown]
 # ## Data: conversations, and labels on the answers
@@ -221,7 +246,8 @@ print(held_out[0][0]["question"], before[0], sep="\n\n")
 # %% [markdown]
 # ## Train
 #
-# An update averages 16 conversations. Stopped in the middle? Run all cells again: training goes on from the last checkpoint.
+# An update averages 16 conversations. Stopped in the middle? Run all cells again, in a new session too: training goes on from the last complete
+# checkpoint. One that was cut off has no `trainer_state.json`, which is written last.
 #
 # **fp16 has a small range**, and a T4 has no bf16. `Trainer` therefore multiplies the loss by a scale. Where a gradient overflows all the
 # same, it skips the update and halves the scale. Some skipped updates at the start are normal, and the schedule waits for them because `optim`
@@ -233,7 +259,6 @@ import math
 import time
 
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 MOST_SKIPPED = 10  # in a row: by then the scale is a thousandth of what it was
 
@@ -261,7 +286,7 @@ class Watch(TrainerCallback):
 
 # %%
 def trained(watch):
-    """A `Trainer` that has trained the model, on from the last checkpoint."""
+    """A `Trainer` that has trained the model, on from the last complete checkpoint."""
     checkpoints = FOLDER / "checkpoints"
     arguments = TrainingArguments(
         str(checkpoints),
@@ -299,8 +324,9 @@ def trained(watch):
     if dtype != torch.float16:
         for scaler in checkpoints.glob("*/scaler.pt"):
             scaler.unlink()  # of a training in fp16, which no other dtype can load
-    stopped = get_last_checkpoint(checkpoints) if checkpoints.exists() else None
-    trainer.train(resume_from_checkpoint=stopped)
+    complete = [state.parent for state in checkpoints.glob("checkpoint-*/trainer_state.json")]
+    last = max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+    trainer.train(resume_from_checkpoint=last and str(last))
     return trainer
 
 
@@ -398,15 +424,34 @@ HTML(pd.DataFrame(list(shown)[:3], columns=["question", "before", "after", "righ
 # %% [markdown]
 # Another query can be right too, and counts as wrong here. To judge answers by what they return, run them on a database.
 #
-# ## Keep it: the adapter, and a merged model
+# ## Keep it: the adapter
 #
-# The adapter is small, and needs the original model beside it. Merged into the weights in 16 bits, both are one model that every server
-# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. Should the host run out of memory there, the
-# adapter is saved already.
+# The adapter is small, and needs the original model beside it. `PeftModel.from_pretrained` opens it from the folder, and from the Hub by the name in `PUSH_TO`.
 
 # %%
+import shutil
+
 model.save_pretrained(FOLDER / "adapter")
 tokenizer.save_pretrained(FOLDER / "adapter")
+if PUSH_TO:
+    create_repo(PUSH_TO, private=True, exist_ok=True)
+    upload_folder(repo_id=PUSH_TO, folder_path=FOLDER / "adapter", commit_message="Adapter")
+    print(f"pushed to https://huggingface.co/{PUSH_TO}")
+
+# %%
+archive = shutil.make_archive(f"{HERE.name}-adapter", "zip", FOLDER / "adapter")
+if COLAB and FOLDER == HERE:  # else it is in your Drive; to download it from there too, call the next line alone
+    files.download(archive)
+print(f"{Path(archive).name}: {Path(archive).stat().st_size / 1e6:,.0f} MB")
+
+# %% [markdown]
+# ## A merged model
+#
+# Merged into the weights in 16 bits, model and adapter are one model that every server
+# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. It stays on the session's disk, because it would
+# fill a free Drive, and the adapter makes it again. Should the host run out of memory here, the adapter is saved already.
+
+# %%
 model = trainer = None
 gc.collect()
 if GPU:
@@ -414,8 +459,8 @@ if GPU:
 
 base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16)
 merged = PeftModel.from_pretrained(base, FOLDER / "adapter").merge_and_unload()
-merged.save_pretrained(FOLDER / "merged")
-tokenizer.save_pretrained(FOLDER / "merged")
+merged.save_pretrained(HERE / "merged")
+tokenizer.save_pretrained(HERE / "merged")
 if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint():  # else the host would need minutes
     print(answers(merged.to(torch.device(0) if GPU else "cpu"), held_out[:1])[0])
 base = merged = None
@@ -439,10 +484,8 @@ base = merged = None
 # Checkpoints have done their work. The downloaded model stays in the Hub's cache until `hf cache rm` deletes it.
 
 # %%
-import shutil
-
 shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
-for folder in sorted(FOLDER.iterdir()):
+for folder in sorted({*FOLDER.iterdir(), *HERE.iterdir()}):
     megabytes = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6
     print(f"{folder}: {megabytes:,.0f} MB")
 

@@ -1,9 +1,13 @@
 """notebooks/recipes/: each runs from top to bottom without GPU and network, and decides on a GPU as its page says."""
 
+import inspect
 import json
 import re
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
+import huggingface_hub
 import nbformat
 import pytest
 import torch
@@ -22,7 +26,7 @@ from transformers import (
     set_seed,
 )
 
-from evidence import offline_hub, recipes
+from evidence import notebooks, offline_hub, recipes
 from fitting import published
 
 CHAT = "finetune_chat_model"
@@ -245,6 +249,87 @@ def test_a_model_whose_gradients_no_scale_keeps_in_range_is_trained_in_fp32(in_f
 def test_fp32_goes_on_from_a_checkpoint_of_fp16_whose_scale_it_has_no_use_for(in_fp16):
     names = in_fp16(infinite=range(11, 100), rows=100)  # the tenth update is saved
     assert (len(names["norms"]), len(names["clock"].seconds), names["dtype"]) == (25, 15, torch.float32)
+
+
+def test_a_new_session_goes_on_from_the_last_complete_checkpoint(in_fp16, tmp_path):
+    in_fp16(infinite=[], rows=48)  # ends with the twelfth update, and saves it
+    cut = tmp_path / "run" / "checkpoints" / "checkpoint-20"
+    cut.mkdir()
+    (cut / "adapter_model.safetensors").write_bytes(b"cut off")
+    names = in_fp16(infinite=[], rows=100)
+    assert (len(names["norms"]), len(names["clock"].seconds)) == (25, 13)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """An empty folder as the one that cells run in."""
+    monkeypatch.setattr(notebooks, "FOLDER", ROOT / notebooks.FOLDER)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def colab(elsewhere, monkeypatch):
+    """Stands in for Colab's own package: notes which folder is mounted and what is downloaded."""
+    noted = SimpleNamespace(mounted=[], downloaded=[], refused=False)
+
+    def mount(folder):
+        if noted.refused:
+            raise ValueError("mount failed")
+        noted.mounted.append(folder)
+
+    drive, files = SimpleNamespace(mount=mount), SimpleNamespace(download=noted.downloaded.append)
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace(drive=drive, files=files))
+    return noted
+
+
+def kept(tmp_path, **names):
+    """Runs the cells that say where results go and that keep the adapter, up to the merge."""
+    saved = SimpleNamespace(save_pretrained=lambda folder: (folder.mkdir(parents=True, exist_ok=True), (folder / "adapter.bin").write_text("1")))
+    names = {"sys": sys, "MODEL": "Qwen/Qwen3-4B", "model": saved, "tokenizer": saved} | names
+    run_cells(names, "COLAB, DRIVE")
+    where = names["FOLDER"]
+    if where.is_absolute():
+        names["FOLDER"] = tmp_path / "drive"
+    return where, run_cells(names, "upload_folder(repo_id", "make_archive")
+
+
+def test_in_colab_checkpoints_and_adapter_go_to_the_drive(colab, tmp_path):
+    where, names = kept(tmp_path)
+    assert where == Path("/content/drive/MyDrive/finetuned/Qwen3-4B") and colab.mounted == ["/content/drive"]
+    assert names["HERE"] == Path("finetuned/Qwen3-4B") and not colab.downloaded
+    assert (tmp_path / "drive" / "adapter" / "adapter.bin").is_file() and (tmp_path / "Qwen3-4B-adapter.zip").is_file()
+
+
+def test_in_colab_without_a_drive_the_adapter_is_downloaded(colab, tmp_path, capsys):
+    colab.refused = True
+    where, _ = kept(tmp_path)
+    assert where == Path("finetuned/Qwen3-4B") and colab.downloaded == [str(tmp_path / "Qwen3-4B-adapter.zip")]
+    assert "No Drive is mounted: mount failed" in capsys.readouterr().out
+
+
+def test_the_adapter_is_pushed_to_a_private_repository_whose_token_is_asked_for_before_the_training(elsewhere, monkeypatch, tmp_path):
+    called = []
+    for name in ("whoami", "create_repo", "upload_folder"):
+        real = inspect.signature(getattr(huggingface_hub, name))
+
+        def note(*given, name=name, real=real, **more):
+            called.append((name, real.bind(*given, **more).arguments))
+            return {"name": "somebody"}
+
+        monkeypatch.setattr(huggingface_hub, name, note)
+    (choice,) = [cell for cell in recipes.read_source(CHAT).cells if "COLAB, DRIVE" in cell.source]
+    pushed = choice.source.replace('PUSH_TO = ""', 'PUSH_TO = "somebody/sql"')
+    monkeypatch.setattr(recipes, "read_source", lambda name, real=recipes.read_source: with_cell(real(name), choice.source, pushed))
+    kept(tmp_path)
+    assert [name for name, _ in called] == ["whoami", "create_repo", "upload_folder"]
+    assert called[1][1] == {"repo_id": "somebody/sql", "private": True, "exist_ok": True}
+    assert called[2][1]["folder_path"] == Path("finetuned/Qwen3-4B/adapter")
+
+
+def with_cell(notebook, old, new):
+    for cell in notebook.cells:
+        cell.source = new if cell.source == old else cell.source
+    return notebook
 
 
 def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsys):
