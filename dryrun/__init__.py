@@ -7,6 +7,7 @@
     answer.verdict, answer.prediction.tokens_per_second   # does it fit, and how fast is it
     plan(Job("llama3-70b", checkpointing=True), Cluster("h100-sxm", gpus=16))[0].strategy
     predict(Generation("llama3-8b", weights="int4-128"), Cluster("rtx-4090")).users
+    known_models("qwen"), known_gpus("a100")   # names that it knows
 
 The model's own code runs on tensors without data. No GPU, no weights, no network. `dryrun.tracing` traces a step of any transformers
 class, and `dryrun.tracing.ranks` that of one rank of many. Everything else in this package is internal.
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
     from .answer.own_run import Comparison
     from .answer.planner import Option
     from .step.memory_trace import Trace
+    from .tables.hardware import Accelerator
 
-__all__ = ["Cluster", "Generation", "Job", "Model", "Refusal", "Verdict", "compare", "gpu", "model", "plan", "predict", "trace"]
+__version__ = "0.1.0"
+__all__ = [
+    "Cluster", "Generation", "Job", "Model", "Refusal", "Verdict", "compare", "gpu", "known_gpus", "known_models", "model", "plan", "predict", "trace",
+]  # fmt: skip
 
 
 @overload
@@ -65,17 +70,32 @@ def predict(job: Job | Generation, cluster: Cluster, strategy: str = "fsdp2") ->
         return of_job(job, cluster, strategy)
 
 
-def plan(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
+def plan(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
     """Every strategy for a training step on these GPUs: what fits first, full training before adapters, then the fastest.
 
     Each `Option` has what a GPU holds, the seconds of a step that does the work of all GPUs, and a verdict: why it is first, or why
-    it loses. only: the name of one strategy, such as "FSDP2". ValueError, in one line, where no step can be planned.
+    it loses. only: the name of one strategy, such as "FSDP2". virtual_stages: groups of layers of each stage of a pipeline, which then
+    waits less and holds more activations (interleaved 1F1B). ValueError, in one line, where no step can be planned.
     """
     _check(job, cluster, (Job,))
     from .answer.planner import of_job
 
     with named(job.model.name):
-        return of_job(job, cluster, only)
+        return of_job(job, cluster, only, virtual_stages)
+
+
+def known_gpus(word: str = "") -> list[Accelerator]:
+    """The accelerators that are sold, or those whose name holds a word: `key`, `label`, `bytes` of memory, `half` (TFLOP/s in 16 bits)."""
+    from .tables.hardware import sold
+
+    return sold(word)
+
+
+def known_models(word: str = "") -> dict[str, str]:
+    """The address of the configuration of each model that is known by name, or of those whose name or address holds a word."""
+    from .models import models
+
+    return models.holding(word)
 
 
 def trace(job: Job) -> Trace:

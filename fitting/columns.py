@@ -53,5 +53,5 @@ class Kernels:
         self.rows = roofline.Row(*np.array([row for step in steps for row in step], dtype=float).T)
 
     def seconds(self, constants):
-        """Seconds of each step: bound by mathematics, by bandwidth, by launches."""
+        """Seconds of each step: bound by compute, by bandwidth, by launches."""
         return tuple(np.add.reduceat(part, self.starts) for part in roofline.row_seconds(self.rows, constants))

@@ -8,14 +8,14 @@ of rows of unseen sources (for low and high).
 
 import datetime
 import json
-from collections import Counter
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from dryrun.cost import timing
 
-from . import published
+from . import bands, choose, published
+from .choose import CHOICES
 from .held_out import OTHERS, family_of, fold_of, groups_of, pairs_of, predictable, source_of, unseen
 from .peaks import memory_constants, peaks
 
@@ -43,14 +43,14 @@ MEANING = {
     "dispatch": "seconds of CPU for each operator that launches, in eager PyTorch",
     "script": "seconds of CPU for each operator that launches, in TorchScript",
     "megatron": "seconds of CPU for each fused operator that launches, in Megatron-LM",
-    "power_limited": "share of the boost clock that GPUs of 160 W or less keep in matrix products",
+    "power_limited": "share of the boost clock that T4, L4 and A10 keep in matrix products: their power is limited",
     "half_rate": "times this share of the peak on GeForce, whose 16-bit peak with fp32 sums is half of what its tensor cores do",
     "bandwidth_gddr": "times this share of the memory bandwidth on GPUs with GDDR",
     "bandwidth_large_cache": "and on those with GDDR and an L2 cache of 24 MB or more",
     "product_fp8": "times this share of the fp8 peak: scaling and casting come on top",
     "decode_dispatch": "seconds of CPU for each operator of a decoded token, in eager PyTorch",
     "unpack": "fp32 operations that a weight of fewer than 16 bits costs when decoding, beside those of its product",
-    "contention": "how much longer kernels take while collectives run",
+    "contention": "how much longer kernels take in micro-batches with collectives",
     "link": "share of a link's peak that collectives reach",
     "streaming": "share of the bandwidth of a long stream alone that it reaches in a step: weights when decoding, an optimizer's step",
     "floors": "how long products and attention of a decoded token take before their first byte, with the small kernels between them, in those alone",
@@ -64,8 +64,6 @@ MEANING = {
 AT_MOST_ONE = {"product", "product_fp32", "bandwidth", "power_limited", "link", "streaming", "product_recent",
                "attention_flash", "attention_triton"}  # fmt: skip
 MOST_OF_SOURCE = 40  # errors of a class that one source brings to its band
-# Of one row, as a logarithm: beyond it an error counts by its size and no longer by its square, so that a wrong row does not pull.
-LARGE_ERROR = 0.1
 # What holds a constant at its start, as a weight on its logarithm: little beside a single row, so it decides where no row says anything.
 HELD = 0.1
 TUNED = {
@@ -78,16 +76,17 @@ TUNED = {
 }  # the classes that the constants are fitted on
 
 
-def fit(data, chosen, start=START):
+def fit(data, chosen, start=None, choice=CHOICES[0], tolerance=1e-8):
     """Constants that make the errors of the chosen rows small: least squares of their logarithms, where large errors count less.
 
     data: `held_out.Predictable`. chosen: whether each of its rows may be seen. start: where the search begins; it ends at the same constants
-    from all that are near.
+    from all that are near. choice: how rows and errors count.
     """
     chosen = np.asarray(chosen) & np.isin(data.classes, list(TUNED))
-    weights = np.sqrt(weights_of(data)[chosen])
+    seen, start = np.flatnonzero(chosen), start or START
+    weights = np.sqrt(choose.weights([data.rows[place] for place in seen], choice))
     weights /= np.sqrt(np.mean(weights**2))
-    mine, measured = data.runs.only(np.flatnonzero(chosen)), np.log(data.measured[chosen])
+    mine, measured = data.runs.only(seen), np.log(data.measured[chosen])
     names, begin, expected = list(START), _logarithms(start), _logarithms(START)
     highest = np.array([0.0 if name in AT_MOST_ONE else np.inf for name in names])
 
@@ -95,7 +94,7 @@ def fit(data, chosen, start=START):
         predicted = mine.seconds(dict(zip(names, np.exp(logarithms), strict=True)))
         return np.concatenate([weights * (np.log(predicted) - measured), HELD * (logarithms - expected)])
 
-    found = least_squares(errors, begin, bounds=(-np.inf, highest), loss="soft_l1", f_scale=LARGE_ERROR)
+    found = least_squares(errors, begin, bounds=(-np.inf, highest), loss="soft_l1", f_scale=choice.large_error, ftol=tolerance, xtol=tolerance)
     return {name: float(value) for name, value in zip(names, np.exp(found.x), strict=True)}
 
 
@@ -103,33 +102,34 @@ def _logarithms(constants):
     return np.log([constants[name] for name in START])
 
 
-def weights_of(data):
-    """Rows of one table weigh less the more there are: a host measured often is no better known."""
-    tables = [table_of(row) for row in data.rows]
-    count = Counter(tables)
-    return np.array([count[name] ** -0.5 for name in tables])
-
-
-def table_of(row):
-    return str(row.get("group") or row.get("path") or row["id"])
-
-
 def everything(rows):
     """What `dryrun/data/constants.json` holds."""
     data = predictable(rows)
-    held = {}
+    of_fold, choice, reached = choose.nested(data, lambda seen, choice, start: fit(data, seen, start, choice, choose.LOOSE))
+    for name, found in reached.items():
+        print(f"{name:24} unseen sources: median error {found['median']} %, {found['short']} points short of nine in ten{'  TAKEN' * (name == choice.name)}")
+    every, held, folds = np.ones(len(data.rows), bool), {}, choose.folds(data)
+    constants = fit(data, every, None, choice)
     for name, of in (("fold", fold_of), ("source", source_of), ("family", family_of)):
         groups = groups_of(data, of)
-        held[name] = {group: _rounded(fit(data, groups != group)) for group in sorted({*groups, OTHERS})}
-    constants = _rounded(fit(data, np.ones(len(data.rows), bool)))
+        held[name] = {}
+        for group in sorted({*groups, OTHERS}):
+            alone = set(folds[groups == group]) if name == "source" else set()
+            made = of_fold[alone.pop()] if len(alone) == 1 else choice  # without the rows that it judges
+            held[name][group] = _rounded(fit(data, groups != group, constants, made))
+    constants = _rounded(constants)
+    errors = band_errors(data, held["source"], constants)
     return {
         "fitted": datetime.date.today().isoformat(),
         "rows": len(data.rows),
+        "choice": choice.name,
+        "choices": reached,
         "meaning": MEANING,
         "constants": constants,
         "held_out": held,
         "memory": memory_constants(peaks(rows)),
-        "errors": band_errors(data, held["source"], constants),
+        "errors": errors,
+        "stretched": bands.stretched(errors),
         "ratio_errors": ratio_errors(data, held["source"]),
     }
 
@@ -171,7 +171,8 @@ def errors_alone(rows):
     """Writes the errors of the predictions by the constants that are there: after a change of what is predicted that needs no others."""
     data, known = predictable(rows), timing.fitted()
     held = known["held_out"]["source"]
-    _write(known | {"errors": band_errors(data, held, known["constants"]), "ratio_errors": ratio_errors(data, held)})
+    errors = band_errors(data, held, known["constants"])
+    _write(known | {"errors": errors, "stretched": bands.stretched(errors), "ratio_errors": ratio_errors(data, held)})
 
 
 def memory_alone():

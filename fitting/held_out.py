@@ -7,6 +7,7 @@ in the constants that judge it.
 import hashlib
 import json
 import math
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ FOLDS = 5
 TIMED = ("train", "forward", "prefill", "decode")
 FEWEST = 8  # rows of a source or GPU family that is held out alone
 OTHERS = "others"
+ROUNDS = re.compile(r"(?<=mlcommons/training_results)_v[\d.]+$")
 QUIET = 10  # seconds of work without a word
 
 # What one change does: pairs of rows of one table that differ in it alone.
@@ -91,7 +93,8 @@ def of_group(held, group):
 
 
 def source_of(row):
-    return row["source"]
+    """Rounds of one benchmark are of the same submitters, machines and code."""
+    return ROUNDS.sub("", row["source"])
 
 
 def fold_of(row):
@@ -143,6 +146,6 @@ def prediction_errors(data, constants):
     """(logarithm of predicted over measured, whether the measurement is inside low and high) of rows that `fit` read."""
     errors = data.errors(constants)
     classes = data.runs.classes(constants)
-    bands = [timing.band(klass, row["source"]) for klass, row in zip(classes, data.rows, strict=True)]
+    bands = [timing.band(klass, source_of(row)) for klass, row in zip(classes, data.rows, strict=True)]
     inside = [low <= math.exp(-error) <= high for error, (low, high) in zip(errors, bands, strict=True)]
     return errors, np.array(inside)

@@ -20,6 +20,7 @@ from .held_out import family_of, fold_of, of_group, pairs_of, predictable, sourc
 PATH = Path(__file__).with_name("data") / "judged.json"
 REASONS = Path(__file__).with_name("data") / "reasons.json"
 WORSE = 1.1  # times a median before: a change of constants that does that says why
+FEWEST_INSIDE, FEWER_INSIDE = 88, 3  # percent of a class inside its band, and fewer than before by so many points: the same
 UNSEEN = {"fold": fold_of, "source": source_of, "family": family_of}  # what the constants had no part of
 TRAINING = ("training, one GPU", "training, many GPUs")
 
@@ -108,25 +109,38 @@ def write(rows):
 
 
 def changes(before, after, measured):
-    """One line for each class: its median error, new source, before and after a fit. measured: {id: seconds}. Rows that only one has count there
-    alone."""
+    """One line for each class: its median error and the share inside the band, new source, before and after a fit. measured: {id: seconds}. Rows
+    that only one has count there alone."""
     known = [_by_class(judged, measured) for judged in (before, after)]
+    found = worse(before, after, measured)
     for klass in sorted({*known[0], *known[1]}):
-        (old, had), (new, has) = (found.get(klass, (math.nan, 0)) for found in known)
-        word = "  WORSE by more than a tenth" if new > WORSE * old else ""
-        yield f"{klass:32}{old:7.1f} % of {had:<5}{new:7.1f} % of {has:<5}{word}"
+        (old, had, was), (new, has, now) = (of.get(klass, (math.nan, 0, math.nan)) for of in known)
+        word = f"  WORSE: {' and '.join(found[klass])}" if klass in found else ""
+        yield f"{klass:32}{old:7.1f} % of {had:<5}{new:7.1f} % of {has:<5}{was:6.0f} % inside{now:6.0f} % inside{word}"
 
 
 def worse(before, after, measured):
-    """{class: (median error before, after)} of those that a fit made worse by more than a tenth."""
+    """{class: {"median error" or "inside the band": (percent before, after)}} of those that a fit made worse."""
     old, new = (_by_class(judged, measured) for judged in (before, after))
-    return {klass: (round(old[klass][0], 1), round(new[klass][0], 1)) for klass in old if klass in new and new[klass][0] > WORSE * old[klass][0]}
+    found = {}
+    for klass in {*old} & {*new}:
+        (error, _, inside), (error_now, _, inside_now) = old[klass], new[klass]
+        if error_now > WORSE * error:
+            found.setdefault(klass, {})["median error"] = (round(error, 1), round(error_now, 1))
+        if inside_now < min(FEWEST_INSIDE, inside - FEWER_INSIDE):
+            found.setdefault(klass, {})["inside the band"] = (round(inside), round(inside_now))
+    return found
 
 
 def give_reason(found, why):
     """Keeps why classes became worse, as `worse` found them: a fit that nobody explains is one that nobody can undo."""
     known = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else []
-    more = [{"date": datetime.date.today().isoformat(), "class": klass, "before": old, "after": new, "why": why} for klass, (old, new) in found.items()]
+    today = datetime.date.today().isoformat()
+    more = [
+        {"date": today, "class": klass, "what": what, "before": old, "after": new, "why": why}
+        for klass, of_class in sorted(found.items())
+        for what, (old, new) in of_class.items()
+    ]
     REASONS.write_text(json.dumps(known + more, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -134,8 +148,12 @@ def _by_class(judged, measured):
     errors = {}
     for one in judged:
         if one.id in measured:  # else it was taken out since
-            errors.setdefault(one.klass, []).append(math.log(one.seconds / measured[one.id]))
-    return {klass: (median(found), len(found)) for klass, found in errors.items()}
+            seconds = measured[one.id]
+            errors.setdefault(one.klass, []).append((math.log(one.seconds / seconds), one.low <= seconds <= one.high))
+    return {
+        klass: (median(error for error, _ in found), len(found), 100 * statistics.mean(inside for _, inside in found))
+        for klass, found in errors.items()
+    }
 
 
 def read():

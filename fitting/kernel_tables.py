@@ -78,7 +78,7 @@ def problems(found):
     """What no GPU can have done, a line each."""
     for gpu, tables in found["gpus"].items():
         if gpu not in ACCELERATORS:
-            yield f"{gpu}: no GPU of dryrun/data/accelerators.json"
+            yield f"{gpu}: no GPU of dryrun/data/accelerators"
         shares = {f"large products in {name}": share for name, share in tables["large products"].items()}
         shares |= {f"{name}, {rows} rows": share for name, by_rows in tables["products"]["shares"].items() for rows, share in by_rows.items()}
         shares |= {f"attention, heads of {head}": of["share"] for head, of in tables["attention"].items()} | {"cache": tables["cache"]["share"]}

@@ -9,7 +9,8 @@ token of the batch, or one whole generation. `batch` counts sequences of one dat
 source does not state is null. A rejected row stays, with `usable: false` and the reason in its note.
 
 `master_weights: "fp32"` says that a trainer keeps fp32 weights and moments beside products in bf16, `foreach` that AdamW runs one kernel
-per operation over all weights, `fused_kernels` that a library brings kernels of its own, `reentrant_fsdp1` that FSDP1 shards frozen weights
+per operation over all weights, `gradient_buckets: false` that gradients are summed after the backward pass, `even_stages: false` that each stage of a pipeline has as many layers
+and the last one the output layer too, `fused_kernels` that a library brings kernels of its own, `reentrant_fsdp1` that FSDP1 shards frozen weights
 under reentrant checkpointing, `kbit_prepared` that `prepare_model_for_kbit_training` left norms and embeddings in fp32.
 
 A row of kind "memory" is a peak (`memory_gib`), or `fits: false` where the run stopped for lack of memory.
@@ -85,9 +86,11 @@ def checked(path=DEFAULT):
         if row.get("id") in ids:
             wrong.append(f"id: {row['id']!r} is the id of another row: give each row its own")
         ids.add(row.get("id"))
-        line = _line(text, row.get("id"))
-        problems += [f"{path}{line}: row {row.get('id')}: {said}" for said in wrong]
-        sound += [] if wrong else [row]
+        if wrong:
+            line = _line(text, row.get("id"))
+            problems += [f"{path}{line}: row {row.get('id')}: {said}" for said in wrong]
+        else:
+            sound.append(row)
     return sound, problems
 
 

@@ -24,7 +24,8 @@ EAGER_FRAMEWORKS = (
     "lightning",
 )
 FUSED_IN_PYTHON = ("autoawq",)  # fused kernels that Python launches one by one
-ENGINES = ("tinychat", "exllamav2", "tensorrt-llm", "sglang")  # they replay CUDA graphs
+ENGINES = ("tinychat", "exllamav2", "tensorrt-llm", "sglang", "turbomind", "lmdeploy")  # they replay CUDA graphs, or launch far ahead
+LAUNCHES_AHEAD = "2025"  # llama.cpp of before launches kernel by kernel; since then it is what `infer` predicts
 SERVERS = ("vllm",)  # and a scheduler in Python runs between two of them
 ASYNCHRONOUS = "2025"  # since then vLLM's scheduler is a process of its own: https://vllm.ai/blog/2025-01-27-v1-alpha-release
 OWN_ATTENTION = ("megatron",)  # it brings kernels of cuDNN, newer than FlashAttention 2
@@ -82,6 +83,8 @@ def run_of(row):
         whole_model=precision.startswith(("q4", "q8")),
         link=1e9 * (row.get("link_gb_per_s") or 0),
         context=_context(row) if kind == "decode" else 0,
+        even=row.get("even_stages", True),
+        buckets=row.get("gradient_buckets", True),
         eager_loss=bool(row.get("eager_loss")),
         attention=row.get("attention_kernel") or ("" if row.get("framework") in OWN_ATTENTION else "flash"),
         **parallel,
@@ -179,6 +182,8 @@ def _host(row, kind):
         return "server" if (row.get("date") or "") >= ASYNCHRONOUS else "old server"
     if row.get("framework") in ENGINES:
         return "engine"
+    if kind == "decode" and row.get("framework") == "llama.cpp" and (row.get("date") or "") >= LAUNCHES_AHEAD:
+        return "llama.cpp"
     if (
         row.get("cudagraph")
         or (kind == "decode" and row.get("compiled") and not _fuses(row))
@@ -209,7 +214,7 @@ def _context(row):
 
 
 def _parallel(row):
-    """strategy, tensor and pipeline of a row."""
+    """strategy, tensor, pipeline and its virtual stages of a row."""
     stated, count = row.get("parallel") or {}, row["gpus"] or 1
     if stated.get("cp", 1) > 1:
         raise ValueError("context parallelism is not predicted")
@@ -219,10 +224,10 @@ def _parallel(row):
     if row.get("klass") in ("train-tp",) and not stated:
         raise ValueError("tensor parallelism of unstated degree is not predicted")
     if "layers_in_turn" in stated or "layers-split" in str(row.get("klass")):
-        return {"strategy": "", "tensor": 1, "pipeline": 1}  # one GPU after the other: as if one had all layers
+        return {"strategy": "", "tensor": 1, "pipeline": 1, "virtual_stages": 1}  # one GPU after the other: as if one had all layers
     if row.get("kind") in ("decode", "forward") and count > 1 and tensor == 1:
         tensor = count
     data = count // (tensor * pipeline)
     sharded = "fsdp" in stated or stated.get("zero") == 3 or "fsdp" in str(row.get("klass"))
     strategy = "" if data <= 1 else "fsdp2" if sharded or not stated else "ddp"
-    return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline}
+    return {"strategy": strategy, "tensor": tensor, "pipeline": pipeline, "virtual_stages": stated.get("vp", 1) if pipeline > 1 else 1}

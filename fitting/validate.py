@@ -2,7 +2,7 @@
 
 Without FILE the rows of `data/published.json` are judged: each by constants that were fitted without its source, without its
 GPU family, and, in the table and the last line, without a random fifth of the rows that it is in. Rows of a FILE are judged by the constants of all rows
-of `data/published.json`: give rows that are not in it. A row that cannot be predicted is one line, and the others go on.
+of `data/published.json`; what is in it already, under whatever id, is left out. A row that cannot be predicted is one line, and the others go on.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 
 from dryrun.cost import timing
 
-from . import published
+from . import duplicates, published
 from .held_out import groups_of, of_group, pairs_of, predictable, prediction_errors
 from .judged import UNSEEN, medians
 
@@ -23,7 +23,7 @@ TITLE = f"{'':34}{'rows':>5} {'median':>8} {'p90':>8} {'bias':>8} {'low-high':>9
 def main(path=None):
     """Prints a table of errors; the last line is the summary. Returns the exit status."""
     try:
-        rows = read(path)
+        rows = unknown(read(path)) if path else read(path)
     except (OSError, ValueError, RecursionError) as error:
         sys.exit(f"error: {' '.join(str(error).split())[:300]}")
     data = predictable(rows)
@@ -44,6 +44,16 @@ def read(path):
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return rows
+
+
+def unknown(rows):
+    """The rows that measure nothing that data/published.json holds already, whatever their ids; the others are named."""
+    known = {}
+    for row, other in duplicates.pairs(rows, published.rows()):
+        known.setdefault(row["id"], other["id"])
+    for name, other in known.items():
+        print(f"error: row {name}: it is row {other} of data/published.json, which helped to fit: left out", file=sys.stderr)
+    return [row for row in rows if row["id"] not in known]
 
 
 def cross_validated(data):

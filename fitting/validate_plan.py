@@ -6,16 +6,18 @@ Then the order: of two strategies that one source measured on the same GPUs, is 
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dryrun.answer.planner import plan
+from dryrun import Cluster, Job, Model, plan
+from dryrun.answer import answer, planner
 from dryrun.cost import timing
 from dryrun.cost.device_memory import states
 from dryrun.cost.runs import LAUNCH_BOUND
 from dryrun.cost.traces import traced
+from dryrun.step.workload import Workload
 
 from . import judged, published
-from .held_out import of_group
+from .held_out import of_group, source_of
 from .rows import run_of
 
 CLOSE = 0.2  # of the published figure
@@ -65,32 +67,22 @@ def compared():
 def _step(row, strategy, network, why):
     workload, setting = run_of(row)
     shared = setting.tensor * setting.pipeline  # the plan's batch is of one GPU
-    (option,) = plan(
-        workload.model,
-        setting.gpu,
-        setting.gpus,
-        length=workload.length,
-        batch=max(1, workload.batch // shared),
-        accumulation=setting.accumulation,
-        nodes=setting.nodes,
-        network=network,
-        adapters=setting.gpus_per_node,
-        precision="bf16" if strategy == "DDP" else "mixed",
-        checkpointing=workload.checkpointing,
-        compiled=workload.compiled,
-        fused_loss=workload.fused_loss,
-        attention=setting.attention,
-        only=strategy,
-    )
-    unseen = of_group(timing.fitted()["held_out"]["source"], row["source"])
+    job = Job(Model(row["model"], workload.model), accumulation=setting.accumulation, precision="bf16" if strategy == "DDP" else "mixed")
+    kept = {name: getattr(workload, name) for name in ("model", "length", "checkpointing", "compiled", "fused_loss")}
+    step = Workload(batch=max(1, workload.batch // shared), **kept)
+    in_node = setting.gpus_per_node
+    cluster = Cluster(setting.gpu, gpus=setting.gpus, gpus_per_node=in_node, network=network, adapters=in_node if network else 1)
+    here = replace(answer.setting_of(job, cluster), strategy="", attention=setting.attention)  # some kernels are of their years
+    (option,) = planner.options(job, cluster, here, strategy, step)
+    unseen = of_group(timing.fitted()["held_out"]["source"], source_of(row))
     found = timing.prediction(traced(option.workload), option.workload, option.setting, unseen)
     everywhere = row["gpus"] if row["unit"] == "tokens/s" else 1
     what = f"{row['model']}, {row['gpus']} x {row['gpu']}, {row['seq']} tokens, {strategy}"
     return Compared(what, row["value"] / everywhere, found.tokens_per_second / row["gpus"], "tokens/s per GPU", why)
 
 
-FALCON = json.dumps({"name": "falcon-7b", "hidden": 4544, "layers": 32, "heads": 71, "kv_heads": 1, "ffn": 18176, "vocab": 65024})  # fmt: skip
-ZERO = json.dumps({"name": "gpt", "hidden": 4096, "layers": 37, "heads": 32, "ffn": 16384, "vocab": 50304})
+FALCON = Model("falcon-7b", json.dumps({"name": "falcon-7b", "hidden": 4544, "layers": 32, "heads": 71, "kv_heads": 1, "ffn": 18176, "vocab": 65024}))  # fmt: skip
+ZERO = Model("gpt-7.5b", json.dumps({"name": "gpt", "hidden": 4096, "layers": 37, "heads": 32, "ffn": 16384, "vocab": 50304}))
 
 
 def _memory():
@@ -100,10 +92,13 @@ def _memory():
         ("QLoRA of Llama-2 70B, 2 GPUs, FSDP", "llama2-70b", "a100-sxm4-80", "QLoRA x FSDP2", 2048, 35.6,
          "its batch and length are not stated"),
     ):  # fmt: skip
-        (option,) = plan(model, gpu, 2 if "QLoRA" in strategy else 8, length=length, only=strategy)
+        job, cluster = Job(model, precision="mixed", checkpointing=True), Cluster(gpu, gpus=2 if "QLoRA" in strategy else 8)
+        here, step = replace(answer.setting_of(job, cluster), strategy=""), replace(job.workload(), length=length)
+        (option,) = planner.options(job, cluster, here, strategy, step)
         yield Compared(what, size, option.needed.expected / 1e9, "GB", why)
     for strategy, size in (("DDP", 120), ("ZeRO-1", 31.4), ("ZeRO-2", 16.6), ("FSDP2", 1.9)):
-        (option,) = plan(ZERO, "a100-sxm4-80", 64, length=2048, nodes=8, network=25, adapters=8, only=strategy)
+        job = Job(ZERO, length=2048, precision="mixed", checkpointing=True)
+        (option,) = plan(job, Cluster("a100-sxm4-80", gpus=64, network=25, adapters=8), only=strategy)
         what = traced(option.workload)
         held = sum(states(what, option.setting).values()) * 7.5e9 / what.parameters
         yield Compared(f"7.5B on 64 GPUs, model states, {strategy}", size, held / 1e9, "GB", formula=True)

@@ -19,7 +19,7 @@ import numpy as np
 from dryrun.cost import decoding, kernel_tables, roofline, runs, timing
 from dryrun.tables.hardware import table
 
-from . import fit, published
+from . import choose, fit, published
 from .held_out import OTHERS, groups_of, predictable, source_of, unseen
 from .judged import median
 
@@ -86,7 +86,7 @@ def main():
 def medians(data, classes):
     """{class: median error in percent} of rows by constants that are fitted without their source."""
     groups = groups_of(data, source_of)
-    errors = unseen(data, {group: fit.fit(data, groups != group) for group in sorted({*groups, OTHERS})}, source_of)
+    errors = unseen(data, {group: fit.fit(data, groups != group, None, choose.named(timing.fitted()["choice"])) for group in sorted({*groups, OTHERS})}, source_of)
     return {klass: round(median(errors[classes == klass]), 1) for klass in sorted(set(classes.tolist()))}
 
 

@@ -25,7 +25,7 @@
 # decoding, because each new token reads all weights. Matrix throughput limits training,
 # because a step computes much for each byte that it reads.
 #
-# Peaks come from a table with a source for each value, `dryrun/data/accelerators.json`.
+# Peaks come from files with a source for each value, `dryrun/data/accelerators`.
 # Speeds are predicted from the trace of the real model code, and measurements that others
 # published stand beside them. The last cells measure the machine that runs this notebook.
 
@@ -229,12 +229,6 @@ for name, klass in (("decode", "decode"), ("lora", "LoRA"), ("qlora", "QLoRA")):
     for side, value in (("low", 1 / latest), ("high", 1 / soonest)):
         claim(f"band-{name}-{side}", f"The {side} end of a predicted speed of the class {klass}, of the prediction",
               value, "x", kind="derived", at_least=0.3, at_most=3)
-claim("without-rows", "GPUs whose times are predicted and of which no measurement was published",
-      sum(not row["rows"] for row in everywhere), "", kind="derived", at_least=20, at_most=80)
-claim("predicted-gpus", "GPUs of the table whose times are predicted", len(everywhere), "", kind="derived",
-      at_least=60, at_most=120)
-claim("rows", "Accelerators in the table, without machines that nobody sells", len(PRODUCTS), "",
-      kind="derived", at_least=80, at_most=200)
 
 # %% [markdown]
 # The chart shows sixteen of them.

@@ -574,7 +574,7 @@ claim("intensity", "FLOPs for each byte read by one token at batch 1, Llama-3.1-
 #
 # Decoding at batch 1: *tokens/s ≤ bandwidth / bytes read for a token*. A prompt:
 # *seconds ≥ FLOPs / peak FLOP/s*. Bandwidth and dense 16-bit peaks are those of the data
-# sheets, with sources in `dryrun/data/accelerators.json`.
+# sheets, with sources in `dryrun/data/accelerators`.
 
 # %%
 GPUS = ("t4", "l4", "a10g", "rtx-3090", "rtx-4090", "rtx-5090", "l40s", "a100-sxm4-80", "h100-sxm5", "h200-sxm",

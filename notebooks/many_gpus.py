@@ -67,10 +67,11 @@ warnings.simplefilter("ignore")
 
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
+from dryrun import Cluster, Job, plan
 from dryrun.models import models
 from fitting import validate_plan
 from dryrun.tables.hardware import GPUS, LINKS
-from dryrun.answer.planner import STAGED, plan, seconds
+from dryrun.answer.planner import STAGED, seconds
 from dryrun.tracing.ranks import many_layers, rank_step
 from dryrun.tracing import GiB
 from evidence import plots
@@ -470,15 +471,17 @@ def rows(options):
             for o in options if o.strategy not in SHORT and "CP" not in o.strategy]
 
 
+STEP = {"length": 4096, "precision": "mixed", "checkpointing": True}
+TWO_NODES = Cluster("A100 40GB", gpus=16, network="100 GbE")
 EXAMPLES = {
     "plan-7b": ("Llama 7B on 8 x A100 40GB with NVLink, 4,096 tokens per GPU",
-                plan("llama2-7b", "A100 40GB", 8, length=4096)),
+                plan(Job("llama2-7b", **STEP), Cluster("A100 40GB", gpus=8))),
     "plan-70b": ("Llama 70B on 4 x RTX 4090, 4,096 tokens per GPU, hosts of 512 GB",
-                 plan("llama3-70b", "RTX 4090", 4, length=4096, host_memory=512)),
+                 plan(Job("llama3-70b", **STEP), Cluster("RTX 4090", gpus=4, host_memory_gb=512))),
     "plan-72b": ("Qwen 72B on 2 nodes of 8 x A100 40GB, one 100 GbE adapter in each, 4,096 tokens per GPU",
-                 plan("qwen2.5-72b", "A100 40GB", 16, length=4096, nodes=2, network="100 GbE")),
+                 plan(Job("qwen2.5-72b", **STEP), TWO_NODES)),
     "plan-two": ("Llama 1B on 2 x RTX 4090, 4 micro-batches of 2,048 tokens",
-                 plan("llama3.2-1b", "RTX 4090", 2, length=2048, accumulation=4)),
+                 plan(Job("llama3.2-1b", **STEP | {"length": 2048}, accumulation=4), Cluster("RTX 4090", gpus=2))),
 }
 for name, (title, options) in EXAMPLES.items():
     table(name, title, COLUMNS, rows(options), kind="predicted")
@@ -516,10 +519,10 @@ for name, sentence, value, least, most in (
 
 # %%
 def tokens_per_second(nodes, strategy, accumulation):
-    where = {"nodes": nodes, "network": "100 GbE"} if nodes > 1 else {}
     alone = "FSDP2" if nodes == 1 else strategy  # on one node HSDP is FSDP2
-    (option,) = plan("qwen2.5-32b", "H200 141GB", 8 * nodes, length=4096, accumulation=accumulation, only=alone,
-                     **where)
+    job = Job("qwen2.5-32b", **STEP, accumulation=accumulation)
+    cluster = Cluster("H200 141GB", gpus=8 * nodes, network="100 GbE" if nodes > 1 else None)
+    (option,) = plan(job, cluster, only=alone)
     assert option.fits
     return option.prediction.tokens_per_second
 

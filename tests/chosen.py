@@ -39,7 +39,7 @@ NO_TEST = ("LICENSE", ".gitignore", "tests/proved.json")
 EXACT = "tests/test_exact.py"
 # Tables of which anybody adds a row: what reads rows one by one. All else that imports the library would run too, and ask nothing new.
 ROWS = {
-    "dryrun/data/accelerators.json": ["tests/dryrun/test_hardware.py", "tests/dryrun/test_profiles.py", "tests/pages/test_hardware.py", "tests/pages/test_other_hardware.py"],
+    "dryrun/data/accelerators": ["tests/dryrun/test_hardware.py", "tests/dryrun/test_profiles.py", "tests/pages/test_hardware.py", "tests/pages/test_other_hardware.py"],
     "fitting/data/published.json": ["tests/dryrun/test_published.py", "tests/dryrun/test_timing.py", "tests/pages/test_gpu_time.py"],
 }
 VISITS = "tests/evidence/site/test_every_page.py::test_a_first_visit_asks_no_other_host_is_light_and_fits_a_phone"
@@ -153,8 +153,9 @@ def touched(changed: str) -> list[Chosen] | None:
         return []
     if changed.startswith("tests/") and path in files_of_tests():
         return [Chosen(changed)]
-    if changed in ROWS:
-        read = {Chosen(test, whole=test.startswith(PAGES)) for test in ROWS[changed]}
+    table = changed if changed in ROWS else path.parent.as_posix()
+    if table in ROWS:
+        read = {Chosen(test, whole=test.startswith(PAGES)) for test in ROWS[table]}
         return sorted(read | {Chosen("tests/evidence/site/test_site.py", whole=False), Chosen(exact("hardware")), Chosen(exact("gpu_time"))})
     if changed in ANY or not (package or changed.startswith((*OF_SITE, *NAMED, "tests/", ".github/"))):
         return None

@@ -38,7 +38,7 @@ def read(path: str | Path) -> dict[str, Any]:
         what = " ".join(str(error).split())[:80]
         raise ValueError(f"{path}: no result of dryrun bench --json ({what}): write it again") from None
     if gpu not in hardware.ACCELERATORS:
-        raise ValueError(f"{path}: it was measured on {str(device)[:60]!r}, and times are predicted for the GPUs of dryrun/data/accelerators.json")  # fmt: skip
+        raise ValueError(f"{path}: it was measured on {str(device)[:60]!r}, and times are predicted for the GPUs of dryrun/data/accelerators")  # fmt: skip
     return found
 
 

@@ -28,17 +28,18 @@ class Row:
     host_bytes: float = 0.0  # for each parameter, in the memory of the hosts
 
 
-def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int) -> Iterator[Row]:
-    """Every `Row`. workload: full fine-tuning in 16 bits; here: the GPUs and their links; shape: the `Traced` of the workload."""
+def rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int, virtual_stages: int = 1) -> Iterator[Row]:
+    """Every `Row`. workload: full fine-tuning in 16 bits; here: the GPUs and their links; shape: the `Traced` of the workload; virtual_stages: of
+    each stage of a pipeline."""
     whole_matrices = optimizer(here.optimizer).orthogonalizes
-    yield from (row for row in _rows(workload, here, shape, precision, rank) if not (whole_matrices and _cuts_matrices(row.setting)))
+    yield from (row for row in _rows(workload, here, shape, precision, rank, virtual_stages) if not (whole_matrices and _cuts_matrices(row.setting)))
 
 
 def _cuts_matrices(setting: Setting) -> bool:
     return setting.tensor > 1 or setting.offload or bool(setting.strategy and STRATEGIES[setting.strategy].shards)
 
 
-def _rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int) -> Iterator[Row]:
+def _rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank: int, virtual_stages: int) -> Iterator[Row]:
     mixed = precision == "mixed"
     here = replace(here, state="fp32" if mixed else "")
     # transformers multiplies experts in groups, which takes no autocast: a mixture is traced in 16 bits.
@@ -52,36 +53,35 @@ def _rows(workload: Workload, here: Setting, shape: Traced, precision: str, rank
         yield _named("one GPU", "nothing to send", whole, apart)
     else:
         yield _plain("ddp", whole, replace(apart, views=True))
-        yield from _full(workload, here, shape)
+        yield from _full(workload, here, shape, virtual_stages)
     yield from _offloaded(workload, qlora, here, _state(here.optimizer, 4 if mixed else 2))
     yield from _adapters(lora, "LoRA", "16-bit weights", adapters)
     yield from _adapters(qlora, "QLoRA", "4-bit weights", adapters)
 
 
-def _full(workload: Workload, here: Setting, shape: Traced) -> Iterator[Row]:
+def _full(workload: Workload, here: Setting, shape: Traced, virtual_stages: int) -> Iterator[Row]:
     for name in ("zero1", "zero2", "fsdp2"):
         yield _plain(name, workload, here)
     if here.nodes > 1 and here.gpus_per_node > 1:
         yield _plain("hsdp", workload, here)
-    yield from _split(workload, here, shape)
+    yield from _split(workload, here, shape, virtual_stages)
 
 
-def _split(workload: Workload, here: Setting, shape: Traced) -> Iterator[Row]:
+def _split(workload: Workload, here: Setting, shape: Traced, virtual_stages: int) -> Iterator[Row]:
     """Strategies in which several GPUs work on one sequence."""
     inside = [size for size in _divisors(here.gpus_per_node) if 1 < size <= LARGEST_SPLIT]
     tensors = [size for size in inside if shape.split_heads % size == 0]
-    stages = [size for size in _divisors(here.gpus) if size > 1 and shape.layers % size == 0]
+    stages = [size for size in _divisors(here.gpus) if size > 1 and shape.layers % (size * virtual_stages) == 0]
     for size in tensors:
         yield from _shared(workload, here, "TP", SUMS, tensor=size)
     for size in stages:
-        yield from _shared(
-            workload, here, "PP", "a part of the layers on each GPU; stages wait in the bubble", pipeline=size
-        )
+        reason = "a part of the layers on each GPU; stages wait in the bubble"
+        yield from _shared(workload, here, "PP", reason, pipeline=size, virtual_stages=virtual_stages)
     for tensor in tensors:
         for size in stages:
             if here.gpus % (tensor * size) == 0:
                 reason = "tensor parallelism in each stage of a pipeline"
-                yield from _shared(workload, here, "TP x PP", reason, tensor=tensor, pipeline=size)
+                yield from _shared(workload, here, "TP x PP", reason, tensor=tensor, pipeline=size, virtual_stages=virtual_stages)
     for size in inside:
         if workload.length % size == 0:
             reason = "splits each sequence; attention gathers keys and values"
@@ -100,6 +100,7 @@ def _shared(
     pipeline: int = 1,
     sequence: int = 1,
     experts: int = 1,
+    virtual_stages: int = 1,
 ) -> Iterator[Row]:
     """A group of GPUs takes the sequences of all of them: one after the other, or (not in a pipeline) all at once."""
     rest = here.gpus // (tensor * pipeline)
@@ -116,6 +117,7 @@ def _shared(
         strategy=strategy,
         tensor=tensor,
         pipeline=pipeline,
+        virtual_stages=virtual_stages,
         even=False,
         sequence=sequence,
         experts=experts,

@@ -1,6 +1,6 @@
 """Which strategy for this model on these GPUs: does it fit, how long does a step take, and why do the others lose.
 
-    for option in plan("llama3-8b", "a100-sxm4-40", 8, length=4096):
+    for option in dryrun.plan(Job("llama3-8b", precision="mixed", checkpointing=True), Cluster("a100-sxm4-40", gpus=8)):
         print(option)
 
 Activations are traced, with the real model code; `device_memory` adds what a GPU holds on top, and an option fits by the
@@ -16,20 +16,19 @@ from dataclasses import dataclass, replace
 
 from ..cost import device_memory, timing
 from ..cost.communication import STAGED
-from ..cost.roofline import processor
 from ..cost.setting import Setting
 from ..cost.traces import traced
-from ..models import models
 from ..step.workload import Workload
-from ..tables.hardware import GPUS, LINKS, GiB, accelerator, bytes_per_second, known
+from ..tables.hardware import GPUS, LINKS, GiB, bytes_per_second, known
+from ..tables.refusal import Refusal
 from . import answer
 from .answer import usable
-from .job import Cluster, Job, Model
+from .job import Cluster, Job
 from .plan_rows import Row, rows
 from .ranking import judged, ranked
 from .verdict import Verdict, of_step
 
-__all__ = ["GPUS", "LINKS", "STAGED", "Option", "of_job", "plan", "seconds"]
+__all__ = ["GPUS", "LINKS", "STAGED", "Option", "of_job", "seconds"]
 
 PRECISIONS = ("mixed", "bf16")
 
@@ -85,95 +84,39 @@ class Option:
         return f"{self.strategy:22} {held:26} {time:28} {self.verdict}"
 
 
-def plan(
-    model: str,
-    gpu: str,
-    gpus: int,
-    *,
-    length: int = 4096,
-    batch: int = 1,
-    accumulation: int = 1,
-    nodes: int = 1,
-    link: float | str | None = None,
-    network: float | str | None = None,
-    adapters: int = 1,
-    precision: str = "mixed",
-    checkpointing: bool | int = True,
-    compiled: bool = False,
-    fused_loss: bool = False,
-    rank: int = 16,
-    whole_gradients: bool = False,
-    host_memory: float | None = None,
-    attention: str = "",
-    only: str | None = None,
-) -> list[Option]:
-    """Every strategy as an `Option`: what fits first, full fine-tuning before adapters, then the fastest.
-
-    model: a name of `models`, or the text of a config.json. gpu: a name of `hardware`. gpus: of all `nodes` together.
-    batch: sequences of one GPU in a micro-batch; accumulation: micro-batches of a step. Every strategy does the work of
-    `gpus` x batch x accumulation sequences in a step; where GPUs share a sequence, in more micro-batches.
-    link, network: a name in `LINKS`, or GB/s in one direction as you measured them. Without `link` it is that of the GPU;
-    GeForce cards reach a part of their slot. network: of one of the `adapters` of each node.
-    precision: "mixed" for fp32 weights computed with in bf16, or "bf16". rank: of the adapters of LoRA.
-    checkpointing: True for every layer, or n for every n-th one. whole_gradients: under accumulation FSDP2 reduces in the
-    last micro-batch alone, as `Trainer` does: less to send, and whole gradients on every GPU until then. They count 4 bytes
-    for each parameter, as fp32 sums take; bf16 sums, `Trainer`'s default, take 2. host_memory: GB of each node; without it
-    no strategy with offload fits. attention: that of a `Setting`. only: the name of one strategy, where the others do not matter.
-    """
-    _check(gpus, nodes, adapters, batch, accumulation, network)
-    processor(gpu)  # ValueError with the nearest name
-    if not model.startswith("{"):
-        model = models.known(model)
-    full = Workload(model, batch, length, checkpointing=int(checkpointing), compiled=compiled,
-                    fused_loss=fused_loss)  # fmt: skip
-    cluster = Cluster(accelerator(gpu), gpus, gpus // nodes, link, network if nodes > 1 else None, adapters if nodes > 1 else 1)
-    here = Setting(
-        gpu=cluster.gpu,
-        gpus=gpus,
-        gpus_per_node=gpus // nodes,
-        accumulation=accumulation,
-        whole_gradients=whole_gradients,
-        attention=attention,
-        **answer.links(cluster),
-    )
-    return _options(full, here, precision, rank, host_memory, only)
-
-
-def of_job(job: Job, cluster: Cluster, only: str | None = None) -> list[Option]:
-    """Every strategy for a job on a cluster, as `plan` ranks them. A job of LoRA or QLoRA has those alone."""
+def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: int = 1) -> list[Option]:
+    """Every strategy for a job on a cluster: what fits first, full fine-tuning before adapters, then the fastest. A job of LoRA or QLoRA has
+    those alone. Every strategy does the work of all GPUs' sequences in a step; where GPUs share a sequence, in more micro-batches.
+    only: the name of one strategy, where the others do not matter. virtual_stages: groups of layers of each stage of a pipeline."""
+    if isinstance(virtual_stages, bool) or not isinstance(virtual_stages, int) or virtual_stages < 1:
+        raise Refusal("virtual_stages", virtual_stages, "give a whole number, 1 or more")
     if job.objective == "grpo":
         raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
     if job.method != "full" and job.precision == "mixed":
         raise ValueError(f"precision='mixed' with method={job.method!r}: a plan keeps frozen weights in 16 bits: take 'bf16' (--dtype bf16), or ask `train`")
-    full = replace(job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
-    here = replace(answer.setting_of(job, cluster), strategy="")
-    with _tracing(full):
-        trace = traced(full)
-    answer.check_fused_attention(job, trace)
-    return _options(full, here, job.precision, job.rank, cluster.host_memory_gb, only, job.method)
+    if job.precision not in PRECISIONS:
+        raise ValueError(f"precision={job.precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
+    return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only, virtual_stages=virtual_stages)
 
 
-def _options(
-    full: Workload,
-    here: Setting,
-    precision: str,
-    rank: int,
-    host_memory: float | None,
-    only: str | None,
-    method: str = "full",
+def options(
+    job: Job, cluster: Cluster, here: Setting, only: str | None = None, step: Workload | None = None, virtual_stages: int = 1
 ) -> list[Option]:
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
-    host = host_memory * 1e9 if host_memory else None
+    """The same in a setting, or of a step, of one's own, such as one that is longer than the model has positions. With whole gradients FSDP2
+    reduces in the last micro-batch alone, as `Trainer` does under accumulation. That sends less, and keeps whole gradients on every GPU until
+    then, of 4 bytes for each parameter."""
+    full = replace(step or job.workload(), weights="bfloat16", autocast="", rank=0, targets="", four_bit=False)
+    host = cluster.host_memory_gb * 1e9 if cluster.host_memory_gb else None
     with _tracing(full):
-        name = Model(full.model[:40], full.model).class_name
+        name, trace = job.model.class_name, traced(full)
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
-        raise ValueError(f"model {full.model[:40]!r}: {name} is no language model: plan() takes those")
-    with _tracing(full):
-        trace = traced(full)
-    answer.check_compiled(full.compiled, here.gpu)
-    answer.check_rank(rank, trace)
-    asked = [row for row in rows(full, here, trace, precision, rank) if method in ("full", _method(row.workload))]
+        raise ValueError(f"model {job.model.name}: {name} is no language model: plan() takes those")
+    answer.check_fused_attention(job, trace)
+    answer.check_rank(job.rank, trace)
+    most = trace.layers // 2  # of the shortest pipeline
+    if virtual_stages > max(1, most):
+        raise Refusal("virtual_stages", virtual_stages, f"two stages share {trace.layers} layers", f"take {most} or fewer", nearest=[most])
+    asked = [row for row in rows(full, here, trace, job.precision, job.rank, virtual_stages) if job.method in ("full", _method(row.workload))]
     if only is not None:
         known("only", only, dict.fromkeys(row.name for row in asked))
     families: dict[str, list[Option]] = {}
@@ -232,17 +175,3 @@ def _best(options: list[Option]) -> Option:
     if fitting:
         return min(fitting, key=lambda option: option.seconds)
     return min(options, key=lambda option: option.needed.high)
-
-
-def _check(gpus: int, nodes: int, adapters: int, batch: int, accumulation: int, network: float | str | None) -> None:
-    for name, value in (("gpus", gpus), ("nodes", nodes), ("adapters", adapters), ("batch", batch),
-                        ("accumulation", accumulation)):  # fmt: skip
-        if value != int(value) or value < 1:
-            raise ValueError(f"{name}={value}: give a whole number, 1 or more")
-    if nodes > gpus:
-        raise ValueError(f"nodes={nodes}: there are only {gpus} GPUs, so at most {gpus} nodes")
-    if gpus % nodes:
-        near = nodes * max(1, round(gpus / nodes))
-        raise ValueError(f"gpus={gpus} do not divide into {nodes} nodes of one size: take {near}")
-    if nodes > 1 and network is None:
-        raise ValueError(f"nodes={nodes}: name the network between them: network='100 GbE'")

@@ -26,7 +26,7 @@ CAUSES = {
     "stages": "its stages wait for each other",
     "communication": "waits longer for what GPUs send",
     "bandwidth": "moves more memory",
-    "mathematics": "computes more, or in smaller products",
+    "compute": "computes more, or in smaller products",
     "launches": "launches more and smaller kernels",
 }
 

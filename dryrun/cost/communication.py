@@ -67,6 +67,8 @@ def _of_data(traced: Traced, workload: Workload, setting: Setting, gpu: Processo
     for send in chosen.sends:
         size = _sent(send, traced, workload, setting) * everywhere / (setting.tensor * setting.pipeline)
         when = strategies.LAST if whole and send.of == "trained" else send.when
+        if when == strategies.LAST and not setting.buckets:
+            when = strategies.AFTER
         if send.between_nodes:  # a shard of a node
             found[when] += _seconds(size / in_node * (setting.nodes - 1) / setting.nodes, setting.nodes, 1, gpu, setting)
         else:
@@ -170,10 +172,11 @@ def _of_experts(traced: Traced, workload: Workload, setting: Setting, gpu: Proce
 
 
 def _of_stages(traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> float:
-    """An activation forward and its gradient back. Published pipelines name no network, and theirs hide it."""
+    """An activation forward and its gradient back, from each virtual stage. Published pipelines name no network, and theirs hide it."""
     if setting.pipeline == 1 or not setting.network:
         return 0.0
-    return 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor / _adapter(gpu, setting)
+    sent = 2 * 2 * workload.batch * workload.length * traced.width / setting.tensor
+    return setting.virtual_stages * sent / _adapter(gpu, setting)
 
 
 def _with_host(found: Seconds, traced: Traced, workload: Workload, setting: Setting, gpu: Processor) -> Seconds:
@@ -195,7 +198,8 @@ def of_rank(kernels: Mapping[Kernel, float], setting: Setting, traced: Traced, w
     logits = 2 * workload.batch * workload.length * traced.vocabulary
     for kernel, count in kernels.items():
         ends = setting.pipeline > 1 and not setting.even and traced.vocabulary
-        whole = ends and (traced.vocabulary in kernel.shape or kernel.bytes >= logits)  # they are on the last stage
+        of_loss = count < traced.layers and kernel.bytes >= logits  # a layer's kernels may move as much, and each layer has them
+        whole = ends and (traced.vocabulary in kernel.shape or of_loss)  # they are on the last stage
         shape = kernel.shape
         if kernel.kind == "product":
             rows, columns = max(1, shape[0] // setting.sequence), max(1, shape[1] // setting.tensor)
@@ -207,6 +211,6 @@ def of_rank(kernels: Mapping[Kernel, float], setting: Setting, traced: Traced, w
     return found
 
 
-def bubble(setting: Setting, virtual: int = 1) -> float:
-    """How much longer a step is because stages of a pipeline wait."""
-    return 1 + (setting.pipeline - 1) / max(1, setting.accumulation * virtual)
+def bubble(setting: Setting) -> float:
+    """How much longer a step is because stages of a pipeline wait. Each waits for a virtual stage of the others, which is shorter."""
+    return 1 + (setting.pipeline - 1) / max(1, setting.accumulation * setting.virtual_stages)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .setting import Setting
 
 # Hosts of fused kernels: CUDA graphs of torch.compile; an engine with all-reduces of its own in its graphs; such an engine behind a
-# scheduler in Python, before 2025 and since; llama.cpp as it is since 2025, with graphs and NCCL's all-reduce, which no published row judges;
+# scheduler in Python, before 2025 and since; llama.cpp as it is since 2025, with graphs and NCCL's all-reduce;
 # or kernels that the CPU launches one by one.
 ENGINES = ("graphs", "engine", "server", "old server", "llama.cpp", "c++")
 OWN_SUMS = ("engine", "server", "old server")
@@ -38,7 +38,7 @@ class Token(NamedTuple):
     cache: Numbers = 0.0
     weights_share: Numbers = 1.0  # of the bandwidth, as tables say
     cache_share: Numbers = 1.0
-    mathematics: Numbers = 0.0  # at the peak
+    compute: Numbers = 0.0  # at the peak
     floors: Numbers = 0.0
     sums: Numbers = 0.0  # the latency of all-reduces
     sent: Numbers = 0.0  # and their bytes at the link's peak
@@ -133,7 +133,7 @@ def seconds(of: Token, constants: Mapping[str, float]) -> dict[str, Numbers]:
     """{what binds: seconds} of a token, or of columns of them. Their sum is what it takes."""
     weights, cache = (minimum(1.0, share * constants["streaming"]) for share in (of.weights_share, of.cache_share))
     read = of.weights / weights
-    multiplied = of.mathematics / constants["product"]
+    multiplied = of.compute / constants["product"]
     first = multiplied > read
     unpacked = of.unpacked * constants["unpack"]
     longer = where(of.compiled, constants["compiled_floors"], constants["floors"])
@@ -141,7 +141,7 @@ def seconds(of: Token, constants: Mapping[str, float]) -> dict[str, Numbers]:
     launches = launches + of.mixtures * constants["layer_experts"] + of.scheduled_before * constants["old_server_step"]
     launches = launches + of.scheduled * (constants["server_step"] + constants["server_sequence"] * of.sequences)
     return {
-        "mathematics": where(first, multiplied, 0.0) + unpacked,
+        "compute": where(first, multiplied, 0.0) + unpacked,
         "bandwidth": where(first, 0.0, read) + of.cache / cache,
         "launches": launches,
         "communication": of.sums + of.sent / constants["link"],

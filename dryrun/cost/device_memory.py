@@ -55,13 +55,19 @@ def tensors(traced: Traced, workload: Workload, setting: Setting, loss_in_place:
     if "gradients" in always:
         of_category["gradients"] = 0.0
     split = setting.tensor * setting.sequence
-    in_flight = min(setting.pipeline, setting.accumulation)  # micro-batches whose activations the first stage of 1F1B holds
+    in_flight = min(_most_in_flight(setting), setting.accumulation)
     of_category["activations"] = in_flight / (split * setting.pipeline)
     of_category |= dict.fromkeys(("temporaries", "inputs"), 1 / split)
     changed = storage_factors.factors(traced, workload, setting, loss_in_place)
     at_peak = _highest(_storages(traced), tuple(of_category.items()), changed) | always
     found = max([at_peak, *_after_backward(traced, workload, setting)], key=lambda categories: sum(categories.values()))
     return in_order(found) | {name: size for name, size in found.items() if size}
+
+
+def _most_in_flight(setting: Setting) -> float:
+    """Micro-batches whose activations the first stage of 1F1B holds; interleaved ones hold a part of one more for each other stage."""
+    more = (setting.pipeline - 1) / setting.virtual_stages if setting.virtual_stages > 1 else 0.0
+    return setting.pipeline + more
 
 
 def _after_backward(traced: Traced, workload: Workload, setting: Setting) -> Iterator[dict[str, float]]:

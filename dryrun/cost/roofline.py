@@ -1,6 +1,6 @@
 """Kernels and a GPU: seconds.
 
-Each kernel takes `launch + max(mathematics, bytes)`. Mathematics is padded to the tiles
+Each kernel takes `launch + max(compute, bytes)`. Compute is padded to the tiles
 of a matrix product and to whole waves of multiprocessors. What the L2 cache still holds is not read again, but by attention, whose
 reads are those of tables. Constants say how much of a peak real kernels reach: `fit` takes them from published measurements, and
 `data/constants.json` holds them with their date.
@@ -54,7 +54,9 @@ UNITS = {"hopper": 132, "blackwell": 148}
 BEFORE_AMPERE = ("pascal", "volta", "turing")  # without bf16
 RECENT = {"hopper", "blackwell"}  # they reach less of a much higher peak
 MEMORY_ALONE = "The memory of a step is traced without a GPU: give the model's config.json, and leave --gpu out"
-POWER_LIMIT = 160  # watts: below it a GPU for data centers runs its matrix products under its boost clock
+# Cards for data centers whose published steps run matrix products far under the boost clock, because of 70, 72 and 150 watts. Watts alone do not say
+# so: published steps on workstation cards of 70 to 140 watts (RTX 2000 Ada, RTX 4000 Ada, RTX A4000) keep theirs.
+POWER_LIMITED_CARDS = frozenset({"t4", "l4", "a10"})
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _held_back(row: hardware.Accelerator) -> int:
     """GeForce multiplies 16 bits with fp32 sums at half rate, so it reaches nearly all of that peak."""
     if row.half / row.get("fp32") < (4.5 if row.family == "turing" else 2.5):
         return HALF_RATE
-    return POWER_LIMITED if row.get("tdp") and row.get("tdp") <= POWER_LIMIT else FULL
+    return POWER_LIMITED if row.key in POWER_LIMITED_CARDS else FULL
 
 
 def half_precision(gpu: str) -> str:
@@ -159,7 +161,7 @@ class Row(NamedTuple):
     """A kernel on a GPU, or a column of each for many."""
 
     kind: Numbers  # which constant says how much of the peak it reaches
-    mathematics: Numbers  # seconds at the peak
+    compute: Numbers  # seconds at the peak
     moved: Numbers
     launches: Numbers
     count: Numbers
@@ -176,7 +178,7 @@ def rows(
     bits. attention: whose kernels, "" for those that PyTorch takes (see `Setting`).
     """
     found = []
-    moved = launches = 0.0  # of kernels without mathematics: their seconds are a sum, so one row holds them all
+    moved = launches = 0.0  # of kernels without compute: their seconds are a sum, so one row holds them all
     for kernel, count in kernels.items():
         row = _row(kernel, count, gpu, precision, weight_bytes, attention)
         if row.kind == MEMORY:
@@ -188,17 +190,17 @@ def rows(
 
 
 def row_seconds(row: Row, constants: Mapping[str, float]) -> tuple[Numbers, Numbers, Numbers]:
-    """Seconds of a row: bound by mathematics, by bandwidth, by launches. Their sum is what it takes."""
+    """Seconds of a row: bound by compute, by bandwidth, by launches. Their sum is what it takes."""
     clock = choose(row.held_back, (1.0, constants["power_limited"], constants["half_rate"]))
-    mathematics = row.mathematics / (choose(row.kind, efficiencies(constants)) * clock)
+    compute = row.compute / (choose(row.kind, efficiencies(constants)) * clock)
     moved = row.moved / bandwidth_share(constants, constants["bandwidth"], row.memory_type)
-    longer = row.count * maximum(mathematics, moved)
-    first = mathematics >= moved
+    longer = row.count * maximum(compute, moved)
+    first = compute >= moved
     return longer * first, longer * (1 - first), row.count * row.launches * constants["launch"]
 
 
 def seconds(rows: Iterable[Row], constants: Mapping[str, float]) -> tuple[float, float, float]:
-    """Seconds of a step's kernels: bound by mathematics, by bandwidth, by launches."""
+    """Seconds of a step's kernels: bound by compute, by bandwidth, by launches."""
     parts = [row_seconds(row, constants) for row in rows]
     return sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts)
 
@@ -221,18 +223,18 @@ def _row(kernel: Kernel, count: float, gpu: Processor, precision: str, weight_by
     tensor = (not fp32 and gpu.architecture != "pascal") or (precision == "tf32" and gpu.architecture in TENSOR_FP32)
     peak = gpu.half if not fp32 else gpu.tf32 if precision == "tf32" else gpu.fp32
     moved: float = kernel.bytes - sum(size for distance, size in kernel.reused if distance < gpu.cache)
-    kind, mathematics = MEMORY, 0.0
+    kind, compute = MEMORY, 0.0
     if kernel.kind == "product":
-        kind, mathematics = _product(kernel, gpu, peak, tensor, precision)
+        kind, compute = _product(kernel, gpu, peak, tensor, precision)
         if weight_bytes is not None:
             moved = _weights_read(kernel, weight_bytes, moved)
     elif kernel.kind == "attention":
         kind = _attention_kernel(attention, gpu)
         share, reads = kernel_tables.attention(gpu, kernel.shape[2])
-        mathematics = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak / share
+        compute = kernel.flops * (0.5 if kernel.shape[3] else 1.0) / peak / share
         moved = reads * kernel.bytes
     held_back = FULL if kernel.kind == "memory" or (gpu.held_back == HALF_RATE and not tensor) else gpu.held_back
-    return Row(kind, mathematics, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type)
+    return Row(kind, compute, max(moved, 0) / gpu.bandwidth, kernel.launches, count, held_back, gpu.memory_type)
 
 
 def _attention_kernel(attention: str, gpu: Processor) -> int:

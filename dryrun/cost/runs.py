@@ -22,8 +22,9 @@ EAGER_LOSS_BYTES = 18  # and one that casts them to fp32, takes their log-softma
 EAGER_LOSS_KERNELS = 5
 FREE_DISPATCH = 0.1  # CPU time of an operator that only describes a tensor, in those that launch
 HIDDEN_UPDATE = 0.5  # of the last backward pass, behind which an all-reduce of gradients can hide
+ENDS = 2  # of a model: its embedding and its output layer
 LAUNCH_BOUND = "launch-bound"
-PARTS = ("mathematics", "bandwidth", "launches", "communication")
+PARTS = ("compute", "bandwidth", "launches", "communication")
 
 
 class Facts(NamedTuple):
@@ -40,7 +41,7 @@ class Facts(NamedTuple):
     latency: Numbers
     accumulation: Numbers
     bubble: Numbers
-    many: Numbers  # whether there are several GPUs
+    crowded: Numbers  # share of the micro-batches in which collectives take a part of the GPU
     decodes: Numbers
     engine: Numbers
     unpacked: Numbers  # seconds of one fp32 operation for each weight
@@ -66,7 +67,9 @@ class Run:
 
 
 def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
+    """ValueError where a pipeline has more stages than the model has layers."""
     gpu = processor(setting.gpu)
+    _check_stages(trace, setting)
     kernels: Mapping[Kernel, float] = trace.kernels.counts
     if workload.fused_loss:
         kernels = with_loss_kernels(trace, workload, kernels, LOSS_BYTES, 1)
@@ -77,15 +80,16 @@ def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
     kernels = communication.of_rank(kernels, setting, trace, workload)
     narrow = decodes or (workload.kind == "forward" and setting.weight_bytes < 2)
     dispatched = _dispatched(trace) / setting.pipeline
+    sent = communication.of_step(trace, workload, setting)
     facts = Facts(
         dispatched if setting.host == "eager" else 0.0,
         dispatched if setting.host == "script" else 0.0,
         dispatched if setting.host == "megatron" else 0.0,
         trace.cache(setting.context) * workload.batch / setting.tensor / gpu.bandwidth if decodes else 0.0,
-        *communication.of_step(trace, workload, setting),
+        *sent,
         setting.accumulation,
         communication.bubble(setting),
-        setting.gpus > 1,
+        _crowded(sent, setting),
         decodes,
         engine,
         _weights(kernels) / gpu.fp32 if decodes and setting.weight_bytes < 2 else 0.0,
@@ -102,6 +106,23 @@ def run_of(trace: Traced, workload: Workload, setting: Setting) -> Run:
     )
 
 
+def _crowded(sent: communication.Seconds, setting: Setting) -> float:
+    """The share of the micro-batches in which collectives take a part of the GPU. DDP sums gradients in the last one alone."""
+    if setting.gpus == 1:
+        return 0.0
+    if sent.every or sent.alone or sent.latency or setting.pipeline > 1:
+        return 1.0
+    return 1 / setting.accumulation if sent.once else 0.0
+
+
+def _check_stages(trace: Traced, setting: Setting) -> None:
+    stages = setting.pipeline * setting.virtual_stages
+    most = trace.layers + ENDS  # trainers may count embedding and output layer as layers
+    if setting.virtual_stages > 1 and stages > most:
+        fix = f"give virtual_stages={max(1, most // setting.pipeline)} or fewer"
+        raise ValueError(f"virtual_stages={setting.virtual_stages}: {setting.pipeline} stages have {stages}, and the model has {trace.layers} layers: {fix}")
+
+
 def parts(
     facts: Facts,
     kernels: tuple[Numbers, Numbers, Numbers],
@@ -115,12 +136,12 @@ def parts(
     """
     long = minimum(1.0, facts.stream * constants["streaming"])
     short = bandwidth_share(constants, constants["bandwidth"], facts.memory_type)
-    slower = where(facts.many, constants["contention"], 1.0)
-    mathematics, moved, launching = kernels
+    slower = 1.0 + facts.crowded * (constants["contention"] - 1.0)
+    compute, moved, launching = kernels
     moved = (moved / where(facts.decodes, long / short, 1.0) + facts.cache / long) * slower
-    mathematics = (mathematics + facts.unpacked * constants["unpack"]) * slower
+    compute = (compute + facts.unpacked * constants["unpack"]) * slower
     launching = launching * slower
-    gpu = mathematics + moved + launching
+    gpu = compute + moved + launching
     dispatch = where(facts.decodes, constants["decode_dispatch"], constants["dispatch"])
     cpu = facts.eager * dispatch + facts.script * constants["script"] + facts.megatron * constants["megatron"]
     alone = facts.alone / constants["link"] + facts.latency
@@ -131,7 +152,7 @@ def parts(
     waiting = maximum(0.0, every - busy) + alone
     times = facts.accumulation
     of_step = {
-        "mathematics": times * mathematics + multiplied,
+        "compute": times * compute + multiplied,
         "bandwidth": times * moved + streamed * short / long + launched,
         "launches": times * (launching + maximum(0.0, cpu - gpu)),
         "communication": times * (waiting + maximum(busy, every) * (facts.bubble - 1)) + exposed,
@@ -142,7 +163,7 @@ def parts(
 
 def waits(parts: Mapping[str, Numbers]) -> Numbers:
     """Whether a step waits for the CPU, or for many small kernels, longer than for anything else."""
-    most = maximum(maximum(parts["mathematics"], parts["bandwidth"]), parts["communication"])
+    most = maximum(maximum(parts["compute"], parts["bandwidth"]), parts["communication"])
     return parts["launches"] > most
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..models.models import is_mixture
 from ..tables import strategies
 from ..tables.hardware import Accelerator, accelerator, known
+from ..tables.optimizers import optimizer
 
 if TYPE_CHECKING:
     from ..step.workload import Workload
@@ -26,14 +27,16 @@ class Setting:
     strategy: str = ""  # of `strategies`; "" where one rank has everything
     tensor: int = 1  # ranks that split a matrix
     pipeline: int = 1
+    virtual_stages: int = 1  # interleaved: groups of layers that each stage of a pipeline holds, far apart in the model
     even: bool = True  # stages take equally long; else they have as many layers, and the last one the logits too
     sequence: int = 1  # ranks that split a sequence
     experts: int = 1  # ranks that the experts are spread over
     offload: bool = False  # weights, gradients and optimizer state wait in host memory
     views: bool = False  # DDP with gradient_as_bucket_view
+    buckets: bool = True  # DDP sums gradients in buckets, while the last backward pass goes on; else all of them after it
     whole_gradients: bool = False  # FSDP2 reduces in the last micro-batch alone, and holds whole gradients until then
     accumulation: int = 1
-    optimizer: str = "adamw"
+    optimizer: str = "adamw"  # "" where a step is timed up to its backward pass
     # "master": 16-bit weights beside fp32 ones; "fp32": fp32 weights, computed with in 16 bits; or FP32_ADAPTERS
     state: str = ""
     precision: str = "bf16"
@@ -56,7 +59,8 @@ class Setting:
         object.__setattr__(self, "gpu", accelerator(self.gpu))
         if self.strategy:
             known("strategy", self.strategy, strategies.STRATEGIES)
-        for name in ("gpus", "gpus_per_node", "tensor", "pipeline", "sequence", "experts"):
+        optimizer(self.optimizer)  # ValueError with the nearest name
+        for name in ("gpus", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "sequence", "experts"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: give a whole number, 1 or more")
         for name in ("tensor", "pipeline", "sequence"):
@@ -64,6 +68,8 @@ class Setting:
                 raise ValueError(f"{name}={getattr(self, name)}: it does not divide gpus={self.gpus}, so no group of GPUs is whole")
         if self.gpus % (self.tensor * self.pipeline):
             raise ValueError(f"tensor={self.tensor} x pipeline={self.pipeline}: they do not divide gpus={self.gpus}, so no group of GPUs is whole")
+        if self.virtual_stages > 1 and self.pipeline == 1:
+            raise ValueError(f"virtual_stages={self.virtual_stages}: only stages of a pipeline are divided: give pipeline=2 or more, or leave it out")
 
     @property
     def data(self) -> int:

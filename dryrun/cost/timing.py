@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -59,7 +59,7 @@ class Prediction:
     seconds: float
     low: float
     high: float
-    bound: str  # mathematics, bandwidth, launches or communication
+    bound: str  # compute, bandwidth, launches or communication
     tokens_per_second: float  # of all GPUs
     mfu: float  # FLOPs of the model, without recomputation, over the 16-bit peak
     klass: str
@@ -231,24 +231,37 @@ def _largest(parts: dict[str, float]) -> str:
 
 
 def band(klass: str, without: str | None = None) -> tuple[float, float]:
-    """(low, high) as factors of the predicted seconds: quantiles of the class's errors on rows of unseen sources.
+    """(low, high) as factors of the predicted seconds: quantiles of the class's errors on rows of unseen sources, stretched by what held nine in
+    ten rows of sources that had no part in them.
 
     without: a source that is judged by this band, and so has no part in it.
     """
-    known = fitted()["errors"]
+    known, stretches = fitted()["errors"], fitted()["stretched"].get(klass, {})
+    return stretched(factors(pool(known, klass, {without})), stretches.get(without, stretches.get("", 1.0)))
+
+
+def pool(known: Mapping[str, Mapping[str, list[float]]], klass: str, without: Container[str | None]) -> list[float]:
+    """The errors that a class's band comes from: its own, or those of all classes where these are of few sources."""
 
     def of(classes: Iterable[str]) -> list[float]:
         return [
             error
             for name in classes
             for source, found in known.get(name, {}).items()
-            if source != without
+            if source not in without
             for error in found
         ]
 
     own = of([klass])
     enough = len(own) >= FEWEST and len(known[klass]) >= FEWEST_SOURCES
-    return factors(own if enough else of(name for name in known if name != LAUNCH_BOUND))
+    return own if enough else of(name for name in known if name != LAUNCH_BOUND)
+
+
+def stretched(band: tuple[float, float], by: float) -> tuple[float, float]:
+    """The band with its ends that many times as far from its middle, as logarithms."""
+    low, high = band
+    middle, half = math.sqrt(low * high), math.sqrt(high / low) ** by
+    return middle / half, middle * half
 
 
 def factors(errors: list[float]) -> tuple[float, float]:

@@ -143,7 +143,7 @@ def plan(options: argparse.Namespace) -> str:
     from . import as_json, report
 
     with named(job.model.name):
-        found = planner.of_job(job, cluster, options.only)
+        found = planner.of_job(job, cluster, options.only, options.virtual_stages)
     if options.launch:
         _write(options.launch, found[0])
     text = _json(as_json.options(found)) if options.json else "\n".join(report.options(found, job, cluster))
@@ -165,7 +165,7 @@ def _write(path: str, option: Option) -> None:
 
 def list_models(options: argparse.Namespace) -> str:
     """The names that are known, or those that hold a word."""
-    found = {name: address for name, address in models.addresses().items() if options.word.lower() in f"{name} {address}".lower()}
+    found = models.holding(options.word)
     if not found:
         raise ValueError(f"no name holds {options.word!r}: `dryrun models` lists all. Any config.json is taken too")
     if options.json:
@@ -177,9 +177,8 @@ def list_models(options: argparse.Namespace) -> str:
 def list_gpus(options: argparse.Namespace) -> str:
     """The GPUs that are known, or those that hold a word."""
     rows: dict[str, Any] = {}
-    for key, row in hardware.ACCELERATORS.items():
-        if row.product and options.word.lower() in " ".join((key, row.label, row.name, *row.aliases)).lower():
-            rows[key] = {"label": row.label, "memory_gib": row.bytes and row.bytes / hardware.GiB,
+    for row in hardware.sold(options.word):
+        rows[row.key] = {"label": row.label, "memory_gib": row.bytes and row.bytes / hardware.GiB,
                          "bandwidth_gb_per_s": row.get("bandwidth"), "tflops_16_bit": row.half}  # fmt: skip
     if not rows:
         raise ValueError(f"no name holds {options.word!r}: `dryrun gpus` lists all")

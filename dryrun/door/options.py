@@ -8,6 +8,7 @@ import math
 import re
 from functools import cache
 
+from .. import __version__
 from ..answer.arguments import Parser
 from ..answer.job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
 from ..tables import hardware
@@ -91,6 +92,7 @@ UNLESS = ("fits", "may-fit")
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of all commands but those with parsers of their own."""
     parser = Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"dryrun {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     for name, summary in (
         ("train", "does a training step fit, how fast is it, what would help"),
@@ -130,6 +132,7 @@ def _of_gpus(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "plan":
         group.add_argument("--host-memory", type=_above_zero, metavar="GB", help="of each node, for strategies with offload")
         group.add_argument("--launch", metavar="FILE", help="write the configuration of accelerate launch for the first strategy")
+        group.add_argument("--virtual-stages", type=_positive, default=1, help="groups of layers of each stage of a pipeline, interleaved (default: 1)")
         group.add_argument("--only", metavar="STRATEGY", help="one strategy alone, such as FSDP2")
         return
     group.add_argument("--strategy", choices=STRATEGIES, default="fsdp2", help="of many GPUs (default: fsdp2)")

@@ -109,6 +109,11 @@ def addresses() -> dict[str, str]:
     return {name: row["source"] for name, row in _table().items()}
 
 
+def holding(word: str) -> dict[str, str]:
+    """`addresses` of those whose name or address holds a word."""
+    return {name: address for name, address in addresses().items() if word.lower() in f"{name} {address}".lower()}
+
+
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Any]:
     return json.loads(DATA.read_text(encoding="utf-8"))

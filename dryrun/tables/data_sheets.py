@@ -13,21 +13,19 @@ with the same chip, GB for GiB. Such a value contradicts another value:
 - CUDA reports nearly as many bytes as `Accelerator.bytes`, and never more
 - the links are among those of links.json
 
-Before these come the faults of a row by itself (`faults`): a field that is missing or misspelt, a unit, a source, a peak that is not dense.
+Before these come the faults of a row by itself (`faults`): a value that is missing, misspelt or no number, a source without a date.
 
-What is known and stays has its reason in the row, under `clock_exception` or `exceptions`, and both sources under
-`disagreements`. It cannot see what contradicts nothing: all peaks of a TPU doubled, a power limit, a year.
+What is known and stays has its reason in the file, as `clock_exception` or under `exceptions`, and what other sources say in a comment. It cannot see what contradicts nothing: all peaks of a TPU doubled, a power limit, a year.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from . import hardware
+from . import gpu_files, hardware
 
 MATRIX = ("tf32", "bf16", "fp16", "fp16_acc16", "fp8", "fp8_acc16", "fp4", "int8")
 ROUNDED = 0.012  # vendors round clocks and peaks
@@ -36,18 +34,6 @@ BELOW, ABOVE = 0.8, 1.03  # of units x operations x clock: matrix peaks that the
 # Ratios to the 16-bit peak where the architecture papers give no operations for each unit.
 RATIOS = {"tf32": (0.5, 1), "bf16": (1,), "fp16": (1,), "fp16_acc16": (1,), "fp8": (1, 2), "fp4": (4, 6), "int8": (1, 2)}
 CLOCKS = (900, 3200)  # MHz, where a row has no clock
-UNIT_OF = {name: unit for unit, names in {
-    "GB": ("memory",),
-    "GB/s": ("bandwidth", "link_total", "link_per_direction"),
-    "TFLOP/s": ("fp32", *(name for name in MATRIX if name != "int8")),
-    "TOP/s": ("int8",),
-    "MHz": ("clock", "matrix_clock"),
-    "MB": ("l2",),
-    "W": ("tdp",),
-    "count": ("units",),
-    "year": ("release_year",),
-    None: ("memory_type", "native_bf16", "native_fp8", "form_factor", "link", "peer_link", "host_link"),
-}.items() for name in names}  # fmt: skip
 READ = ("vendor-copy", "vendor-quoted", "table", "press", "community", "derived")
 DATE = r"\d{4}(-\d\d){0,2}"
 WITHOUT_HALF = ("arc-b580", "gb10")  # nobody printed a dense peak in 16 bits
@@ -62,38 +48,29 @@ def faults(rows: dict[str, hardware.Accelerator] | None = None) -> Iterator[tupl
         for name in ("name", "label", "vendor", "architecture", "family", "scope"):
             if not getattr(row, name):
                 yield key, name, "is empty", "write what the row of a similar one has"
-        for name in row.values.keys() - UNIT_OF.keys():
-            yield key, name, f"there is no such value{_meant(name, UNIT_OF)}", "spell it as the other rows do"
-        for name in sorted(UNIT_OF.keys() - row.values.keys()):
-            yield key, name, "is missing", f'give it, or write {{"value": null, "unit": {json.dumps(UNIT_OF[name])}, "note": "why there is none"}}'
+        for name in row.values.keys() - gpu_files.UNITS.keys():
+            yield key, name, f"there is no such value{_meant(name, gpu_files.UNITS)}", "spell it as the other files do"
         for name, value in row.values.items():
-            if name in UNIT_OF:
+            if name in gpu_files.UNITS:
                 yield from ((key, name, *fault) for fault in _value_faults(name, value))
         if row.values.keys() >= {"bf16", "fp16"} and not (row.half or row.vendor == "Apple" or key in WITHOUT_HALF):
             yield key, "bf16", "there is no peak in 16 bits, so no time would be predicted", "give the dense one of the data sheet as bf16 or fp16"
 
 
 def _value_faults(name: str, value: hardware.Value) -> Iterator[tuple[str, str]]:
-    unit = UNIT_OF[name]
-    if value.unit != unit:
-        yield f"the unit is {json.dumps(value.unit)}, and that of {name} is {json.dumps(unit)}", "convert the value, and write that unit"
+    unit = gpu_files.UNITS[name]
     if value.value is None:
         if not value.note:
-            yield "null without a reason", "say in `note` why there is no value"
+            yield "is missing", f"give it below its source{f' in {unit}' if unit else ''}, or say below [none] why there is no value"
         return
     if not re.fullmatch(DATE, value.date or ""):
-        yield f"the date of its source is {value.date!r}", "write 2026, 2026-11 or 2026-11-30 in `sources`"
+        yield f"the date of its source is {value.date!r}", "write 2026, 2026-11 or 2026-11-30 in sources.toml"
     if not (value.source or "").startswith(("https://", "http://")) and value.read != "community":
-        yield f"its source is {value.source!r}", "give the address as `url`, in `sources` or here"
+        yield f"its source is {value.source!r}", "give the address as `url`, in sources.toml or below the source's name"
     if value.read not in READ:
         yield f"`read` is {value.read!r}{_meant(str(value.read), READ)}", f"write one of {', '.join(READ)}"
     if unit and not (isinstance(value.value, int | float) and not isinstance(value.value, bool) and value.value > 0):
         yield f"the value is {value.value!r}", f"write a number of {unit} above 0"
-    if unit in ("TFLOP/s", "TOP/s"):
-        if not value.dense:
-            yield "it is not marked as dense", 'halve a peak with sparsity, and write "dense": true'
-        if value.dtype != name.split("_")[0] or not value.accumulate:
-            yield f"it is of {value.dtype!r}, summed in {value.accumulate!r}", f'write "dtype": "{name.split("_")[0]}", and what it sums in as `accumulate`'
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

@@ -1,10 +1,10 @@
-"""Accelerators, links and models by name, from the tables in `dryrun/data`. No torch.
+"""Accelerators and links by name, from the files in `dryrun/data`. No torch.
 
     hardware.accelerator("RTX 4090").half          # 165.2: TFLOP/s of 16-bit products, dense, fp32 accumulation
     hardware.accelerator("a100-80gb")["bandwidth"]  # the value with its unit, source, date and how the source was read
 
 Each value of an accelerator or link has a unit, a source and the date of the source (of an undated page: when it was read).
-A model's values all come from its configuration. Rates are decimal: 1 GB/s = 1e9 bytes/s. Memory is written as on the box,
+Rates are decimal: 1 GB/s = 1e9 bytes/s. Memory is written as on the box,
 24 GB, and is 24 GiB: `bytes` has what a program can use.
 
 - links: peak in one direction; NVLink: all links of a GPU together; networks: one adapter
@@ -18,15 +18,15 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import gpu_files
 from .refusal import Refusal
 
 GB = 1e9
 GiB = 2**30
 ECC_LEAVES = 15 / 16  # of GDDR memory
-DATA = Path(__file__).parents[1] / "data"
+DATA = gpu_files.DATA
 LISTED = 12  # names that an error message lists; of a longer table only the nearest
 
 
@@ -42,28 +42,17 @@ class Link(NamedTuple):
     source: str
 
 
-class Model(NamedTuple):
-    parameters: int
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    tied: bool  # embedding and output layer
-
-
 @dataclass(frozen=True)
 class Value:
     """One figure of an accelerator. Without a value, `note` says why."""
 
     value: Any
     unit: str | None = None
-    dtype: str | None = None  # of operands: "fp16", "int8", ...
+    dtype: str | None = None  # of operands: "fp16", "int8", ... Products are dense: a peak with structured sparsity is in no file
     accumulate: str | None = None
-    dense: bool | None = None  # False would be a figure with structured sparsity: the table has none
     source: str | None = None  # a URL, or the title of a source that has none
     date: str | None = None
-    read: str | None = None  # "vendor-quoted", "table", "derived", ...: see "about" in the file
+    read: str | None = None  # "vendor-quoted", "table", "derived", ...: see sources.toml
     note: str | None = None
 
 
@@ -83,9 +72,7 @@ class Accelerator:
     clock_exception: str | None  # why clock x units x operations misses all matrix peaks by a little, where it does
     exceptions: dict[str, str]  # value: why it is not what `data_sheets` expects
     ecc: bool  # on by default, in memory that has no room of its own for it
-    capacity_gib: float | None  # what CUDA was seen to report as the whole memory: see "capacities" in the file
-    disagreements: tuple[str, ...]
-    traps: tuple[str, ...]
+    capacity_gib: float | None  # what CUDA was seen to report as the whole memory, on Linux: the least of what was found
     values: dict[str, Value] = field(repr=False)
 
     def __getitem__(self, name: str) -> Value:
@@ -188,6 +175,11 @@ def accelerator(name: str | Accelerator) -> Accelerator:
     return ACCELERATORS[key]
 
 
+def sold(word: str = "") -> list[Accelerator]:
+    """Accelerators that one can buy or rent, or those of them whose names hold a word."""
+    return [row for row in ACCELERATORS.values() if row.product and word.lower() in " ".join((row.key, row.label, row.name, *row.aliases)).lower()]
+
+
 def _nearest(name: str) -> Iterator[str]:
     """Keys by likeness: first those that the name begins, as "a100" begins four."""
     if len(name) > 1:
@@ -205,55 +197,17 @@ def _normal(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", words)
 
 
-def _accelerators(read: dict[str, Any]) -> Iterator[Accelerator]:
-    sources, operations, capacities = read["sources"], read["operations"], read["capacities"]
-    for key, row in read["accelerators"].items():
-        try:
-            yield _accelerator(key, row, capacities, sources, operations)
-        except KeyError as missing:
-            said = f"dryrun/data/accelerators.json: {key}: {missing} is missing. Fix: copy what the row of a similar one has"
-            raise ValueError(said) from None
-
-
-def _accelerator(key: str, row: dict[str, Any], capacities: dict[str, Any], sources: dict[str, Any], operations: dict[str, Any]) -> Accelerator:
-    for name, value in row["values"].items():
-        if value["value"] is not None and value.get("source") not in sources:
-            close = difflib.get_close_matches(str(value.get("source")), sources, 1, 0.5)
-            meant = f", did you mean {close[0]!r}?" if close else "."
-            said = f"dryrun/data/accelerators.json: {key}, {name}: source {value.get('source')!r} is no entry of `sources`{meant}"
-            raise ValueError(f"{said} Fix: write an entry with url, title, date, date_kind and read, or the name of one that is there")
-    if row["operations"] and row["operations"] not in operations:
-        close = difflib.get_close_matches(row["operations"], operations, 3, 0)
-        said = f"dryrun/data/accelerators.json: {key}, operations: {row['operations']!r} is no generation of `operations`: {', '.join(close)}, ..."
-        raise ValueError(f"{said} Fix: write one of them, or null where the papers do not say, which leaves peaks unchecked")
-    values = {name: _value(value, sources) for name, value in row["values"].items()}
-    facts = {name: row[name] for name in ("name", "label", "vendor", "architecture", "family", "scope", "product")}
-    lists: dict[str, Any] = {name: tuple(row[name]) for name in ("aliases", "disagreements", "traps")}
-    return Accelerator(
-        key=key,
-        **facts,
-        **lists,
-        operations_name=row["operations"],
-        operations=operations.get(row["operations"], {}),
-        clock_exception=row["clock_exception"],
-        exceptions=row.get("exceptions", {}),
-        ecc=row.get("ecc", False),
-        capacity_gib=capacities.get(key, {}).get("gib"),
-        values=values,
-    )
-
-
-def _value(row: dict[str, Any], sources: dict[str, Any]) -> Value:
-    if row["value"] is None:
-        return Value(None, row.get("unit"), note=row.get("note"))
-    source = sources[row["source"]]
-    origin = {
-        "source": row.get("url") or source["url"] or source["title"],
-        "date": source["date"],
-        "read": row.get("read") or source["read"],
-    }
-    kept = {name: row.get(name) for name in ("value", "unit", "dtype", "accumulate", "dense", "note")}
-    return Value(**kept, **origin)
+def _accelerators(files: dict[str, dict[str, Any]]) -> Iterator[Accelerator]:
+    for key, row in gpu_files.rows(files):
+        facts = {name: row[name] for name in (*gpu_files.NEEDED, "scope", "product", "clock_exception", "exceptions", "ecc", "capacity_gib")}
+        yield Accelerator(
+            key=key,
+            **facts,
+            aliases=tuple(row["aliases"]),
+            operations_name=row["operations"],
+            operations={name: rate for name, rate in files["generations"].get(row["operations"], {}).items() if name != "source"},
+            values={name: Value(**value) for name, value in row["values"].items()},
+        )
 
 
 GEFORCE = re.compile(r"rtx(?=[2-5]0[5-9]0)")  # a 4090 is called so; a 6000 may be one of five
@@ -266,7 +220,7 @@ def _names(accelerators: dict[str, Accelerator]) -> dict[str, str]:
         for spelling in (key, row.label, row.name, *row.aliases):
             for called in (_normal(spelling), GEFORCE.sub("", _normal(spelling))):
                 if names.setdefault(called, key) != key:
-                    raise ValueError(f"accelerators.json: {spelling!r} names {names[called]} and {key}: drop one alias")
+                    raise ValueError(f"dryrun/data/accelerators/{key}.toml: {spelling!r} names {names[called]} and {key}: drop one alias")
     return names
 
 
@@ -285,10 +239,9 @@ ON_PAGES = (
     "b200-hgx", "b300-hgx",
 )  # fmt: skip
 
-ACCELERATORS = {row.key: row for row in _accelerators(table("accelerators"))}
+ACCELERATORS = {row.key: row for row in _accelerators(gpu_files.read())}
 _shares = sorted(row.capacity_gib * GiB / row.bytes for row in ACCELERATORS.values() if row.vendor == "NVIDIA" and row.capacity_gib)  # type: ignore[operator]
 CAPACITY = _shares[len(_shares) // 2]  # the usual part of a GPU's memory that CUDA reports: the driver keeps the rest
 NAMES = _names(ACCELERATORS)
 GPUS = dict(_for_plan(ACCELERATORS))
 LINKS = {name: Link(row["value"], row["source"]) for name, row in table("links").items()}
-MODELS = {name: Model(**{key: row[key] for key in Model._fields}) for name, row in table("models").items()}

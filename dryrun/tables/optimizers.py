@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .hardware import known
+
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon, ns_steps: three products each
 
 
@@ -47,17 +49,23 @@ OPTIMIZERS = {
     "sgd": Optimizer(12, 1 / 40, moments=0, moments_of_matrix=0),
     "sgd_momentum": Optimizer(20, 3, moments=1, moments_of_matrix=1),
 }
-# By the beginning of the names of published rows, where these are others: "adam4bit-lpmm-rank1".
+# By the names of published rows, where these are others.
 PUBLISHED = {
     "adam_foreach": OPTIMIZERS["adamw_foreach"],
-    "adam8bit-ao": Optimizer(28, 1 / 40, state=2.1),  # of torchao: compiled
+    "adamw_cpu": OPTIMIZERS["adamw"],  # beside offload, which knows where it runs
+    "adamw_fp32master": OPTIMIZERS["adamw"],
+    "adamw_bf16states": OPTIMIZERS["adamw"],
     "adam8bit": OPTIMIZERS["adamw_8bit_all"],
-    "adamfp8": Optimizer(28, 1 / 40, state=2.1),
-    "adam4bit": Optimizer(28, 1 / 40, state=1.1),
+    "adam8bit-ao": Optimizer(28, 1 / 40, state=2.1),  # of torchao: compiled
+    "adamfp8-ao": Optimizer(28, 1 / 40, state=2.1),
+    "adam4bit-ao": Optimizer(28, 1 / 40, state=1.1),
+    "adam4bit-lpmm": Optimizer(28, 1 / 40, state=1.1),
+    "adam4bit-lpmm-rank1": Optimizer(28, 1 / 40, state=1.1),
 }
 
 
 def optimizer(name: str) -> Optimizer:
-    """By the name of `OPTIMIZERS` or of a published row; AdamW for all others, which are variants of it."""
-    found = OPTIMIZERS.get(name) or next((row for start, row in PUBLISHED.items() if name.startswith(start)), None)
-    return found or OPTIMIZERS["adamw"]
+    """By the name of `OPTIMIZERS` or of a published row; "" where a row states none: AdamW's memory. ValueError for all others."""
+    if not name:
+        return OPTIMIZERS["adamw"]
+    return PUBLISHED.get(name) or OPTIMIZERS[known("optimizer", name, OPTIMIZERS)]

@@ -1,4 +1,4 @@
-"""A fenced block `accelerators`: rows of dryrun/data/accelerators.json, each value a link to its source.
+"""A fenced block `accelerators`: rows of dryrun/data/accelerators, each value a link to its source.
 
 rows: [rtx-4090, h100-sxm5]     keys, labels or aliases; left out: every product of the table
 columns: [memory, bandwidth]    names of COLUMNS

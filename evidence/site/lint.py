@@ -12,7 +12,7 @@ import re
 
 import yaml
 
-from dryrun.tables import data_sheets, hardware
+from dryrun.tables import data_sheets, gpu_files
 
 from .. import cited, records
 from ..notebooks import line_of_cell
@@ -62,13 +62,12 @@ def check_repository():
 
 def check_data_sheets():
     """Rows of accelerators that lack something, and values that contradict each other."""
-    path = hardware.DATA / "accelerators.json"
-    text = read_text(path)
-    rows = text.index('"accelerators": {')
-    doubted = "give the value of the data sheet, or a reason under `exceptions` of the row"
+    doubted = "give the value of the data sheet, or a reason under [exceptions]"
     for key, name, said, fix in (*data_sheets.faults(), *((*doubt, doubted) for doubt in data_sheets.doubts())):
-        line = text.count("\n", 0, text.index(f'"{key}": {{', rows)) + 1
-        yield Problem(path, f"{key}, {name}: {said}", fix, line)
+        path = gpu_files.FOLDER / f"{key}.toml"
+        lines = read_text(path).splitlines()
+        line = next((number for number, text in enumerate(lines, 1) if text.partition("=")[0].strip() == name), 1)
+        yield Problem(path, f"{name}: {said}", fix, line)
 
 
 def check_notebook_prose(path, notebook):

@@ -15,7 +15,7 @@ from dryrun.answer.inference import UNPREDICTED
 from dryrun.door import web
 from dryrun.models import models
 from dryrun.step import profiles
-from dryrun.tables import hardware
+from dryrun.tables import gpu_files, hardware
 from dryrun.tables.formats import WEIGHT_BYTES
 
 from . import node
@@ -94,6 +94,8 @@ def library():
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".py", ".json") and path.is_file():
                 opened.writestr(zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), SAME_DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        accelerators = gpu_files.PACKED.relative_to(folder.parent).as_posix()
+        opened.writestr(zipfile.ZipInfo(accelerators, SAME_DATE), json.dumps(gpu_files.read(), separators=(",", ":")), zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 
 

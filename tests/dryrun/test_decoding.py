@@ -114,9 +114,9 @@ def test_one_user_waits_longer_the_more_bits_a_weight_has(gpu):
 
 
 def test_weights_that_tensor_cores_do_not_take_are_unpacked():
-    assert token("llama3-8b", "rtx-3090", weights="fp8").parts["mathematics"] > 0
-    assert token("llama3-8b", "rtx-4090", weights="fp8").parts["mathematics"] == 0
-    assert token("llama3-8b", H100, weights="nvfp4").parts["mathematics"] > 0
+    assert token("llama3-8b", "rtx-3090", weights="fp8").parts["compute"] > 0
+    assert token("llama3-8b", "rtx-4090", weights="fp8").parts["compute"] == 0
+    assert token("llama3-8b", H100, weights="nvfp4").parts["compute"] > 0
 
 
 def test_gpus_without_nvlink_sum_as_an_l40s_does_whatever_their_memory():
@@ -178,6 +178,8 @@ def test_the_cpu_of_a_pipelines_stage_handles_its_own_layers_alone():
 def test_a_fit_that_makes_a_class_worse_says_so():
     before = [judged.Judged("a", "decode", 1.05, 0, 0, 0, 0), judged.Judged("b", "forward", 1.2, 0, 0, 0, 0)]
     after = [judged.Judged("a", "decode", 1.2, 0, 0, 0, 0), judged.Judged("b", "forward", 1.1, 0, 0, 0, 0)]
+    constants = tmp_path / "constants.json"
+    constants.write_text("fitted now")
     gone = judged.Judged("taken out since", "decode", 9.0, 0, 0, 0, 0)
     worse, better = judged.changes([*before, gone], after, {"a": 1.0, "b": 1.0})
     assert "5.0 % of 1" in worse and "20.0 % of 1" in worse and "WORSE" in worse
@@ -188,16 +190,21 @@ def test_a_fit_that_makes_a_class_worse_fails_until_somebody_says_why(monkeypatc
     rows = [{"id": "a", "seconds": 1.0}, {"id": "b", "seconds": 1.0}]
     before = [judged.Judged("a", "decode", 1.05, 0, 0, 0, 0), judged.Judged("b", "forward", 1.2, 0, 0, 0, 0)]
     after = [judged.Judged("a", "decode", 1.2, 0, 0, 0, 0), judged.Judged("b", "forward", 1.1, 0, 0, 0, 0)]
+    constants = tmp_path / "constants.json"
+    constants.write_text("fitted now")
     monkeypatch.setattr(judged, "write", lambda rows: None)
     monkeypatch.setattr(judged, "REASONS", tmp_path / "reasons.json")
     monkeypatch.delenv("WHY", raising=False)
-    monkeypatch.setattr(judged, "read", iter([before, after, after] * 2).__next__)
-    with pytest.raises(SystemExit, match=r"^error: decode: worse by more than a tenth, .*WHY='one sentence' make fit"):
-        command.again(rows)
+    monkeypatch.setattr(judged, "read", iter([before, after] * 2).__next__)
+    with pytest.raises(SystemExit, match=r"^error: decode: worse on unseen sources, .*WHY='one sentence' make fit"):
+        command.again(rows, {constants: "as they were"})
+    assert constants.read_text() == "as they were"
     monkeypatch.setenv("WHY", "a source was wrong")
-    command.again(rows)
+    constants.write_text("fitted now")
+    command.again(rows, {constants: "as they were"})
+    assert constants.read_text() == "fitted now"
     (kept,) = json.loads((tmp_path / "reasons.json").read_text(encoding="utf-8"))
-    assert (kept["class"], kept["before"], kept["after"], kept["why"]) == ("decode", 5.0, 20.0, "a source was wrong")
+    assert (kept["class"], kept["what"], kept["before"], kept["after"], kept["why"]) == ("decode", "median error", 5.0, 20.0, "a source was wrong")
 
 
 def test_a_server_is_told_the_users_that_were_asked_for_and_all_that_fit_where_one_was():

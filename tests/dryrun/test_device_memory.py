@@ -7,6 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from dryrun import Cluster, Job
 from dryrun.answer.answer import of_job
 from dryrun.cost import device_memory, reserved, storage_factors, timing
+from dryrun.cost.setting import Setting
 from dryrun.step.workload import Workload
 from dryrun.tables import optimizers
 from dryrun.tracing import step_trace
@@ -56,7 +57,7 @@ def test_shards_take_the_state_apart_and_leave_the_activations_whole():
     assert layers < eight["activations"] < 2 * layers
 
 
-@pytest.mark.parametrize("checkpointing", [0, 1])
+@pytest.mark.parametrize("checkpointing", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_compiled_step_keeps_what_the_compiler_of_pytorch_keeps(checkpointing):
     config = LlamaConfig(
         hidden_size=128, intermediate_size=448, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, vocab_size=4000, use_cache=False
@@ -160,3 +161,8 @@ def test_a_row_with_fp32_weights_under_fsdp_has_fp32_state():
     wide = ROWS["h2-0222"]
     held = [peaks.held_by(row)[0]["optimizer"] for row in (wide | {"master_weights": None}, wide)]
     assert held[1] == pytest.approx(2 * held[0])
+
+
+def test_an_unknown_optimizer_is_not_taken_for_adamw():
+    with pytest.raises(ValueError, match="optimizer='adamv' is not known, did you mean 'adamw'"):
+        Setting("l4", optimizer="adamv")

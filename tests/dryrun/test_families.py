@@ -202,6 +202,7 @@ def test_a_number_that_is_no_product_of_sizes_makes_no_family():
         profile_trace.formula(symbols["hidden"] + symbols["ffn"])
 
 
+@pytest.mark.nightly
 def test_a_formula_that_is_wrong_is_found_before_its_profile_is_written(monkeypatch):
     """As a family would be whose models differ in more than their sizes."""
     monkeypatch.setattr(profile_trace, "VARIANTS", {"forward": {"kind": "forward"}})

@@ -1,15 +1,15 @@
 """`plan()`: what an option holds, how long it takes, and why the others lose."""
 
-import functools
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planned import plan
 
 from dryrun.answer import ranking
 from dryrun.answer.answer import answer
-from dryrun.answer.planner import STAGED, plan
+from dryrun.answer.planner import STAGED
 from dryrun.cost import communication, timing
 from dryrun.cost.device_memory import states
 from dryrun.cost.traces import traced
@@ -30,13 +30,14 @@ NODES = {"nodes": 2, "network": "100 GbE"}
 pytestmark = pytest.mark.usefixtures("own_traces")
 
 
-@functools.cache
-def _planned(model, gpu, gpus, options):
-    return tuple(plan(model, gpu, gpus, **dict(options)))
+PLANNED = {}
 
 
 def options(model=SMALL, gpu="a100-sxm4-40", gpus=8, **given):
-    return _planned(model, gpu, gpus, tuple(sorted({"length": 512, **given}.items())))
+    asked = json.dumps([str(model), gpu, gpus, {"length": 512, **given}], sort_keys=True)
+    if asked not in PLANNED:
+        PLANNED[asked] = tuple(plan(model, gpu, gpus, **{"length": 512, **given}))
+    return PLANNED[asked]
 
 
 def named(*arguments, **given):
@@ -58,9 +59,10 @@ def test_neither_tensor_parallelism_over_pcie_nor_a_long_pipeline_comes_first():
     assert first.pipeline <= first.nodes and first.tensor < first.gpus_per_node
 
 
+@pytest.mark.nightly
 def test_zero_2_does_not_fit_where_a_user_ran_out_of_memory_and_fsdp2_does():
     """https://github.com/deepspeedai/DeepSpeed/issues/3901: Falcon-7B on 8 x A100 40GB, with FSDP at 23.8 GB."""
-    found = named(validate_plan.FALCON, "a100-sxm4-40", 8, length=4096)
+    found = named(validate_plan.FALCON, "a100-sxm4-40", 8, length=4096, setting={"attention": ""})
     assert not found["ZeRO-2"].fits
     assert found["FSDP2"].fits
 
@@ -92,6 +94,7 @@ def test_a_measured_link_is_no_longer_cut_to_a_share_of_its_peak():
     assert peak == bytes_per_second("PCIe 4 x16")
 
 
+@pytest.mark.nightly
 def test_what_a_paper_computed_is_no_measurement():
     found = validate_plan.compared()
     formulas = [one for one in found if one.formula]
@@ -166,7 +169,7 @@ def test_sums_of_gradients_stand_beside_the_activations_of_later_micro_batches()
 @pytest.mark.parametrize("strategy, gpus, where", [("FSDP2", 8, {}), ("HSDP", 16, NODES)])
 def test_whole_gradients_take_four_bytes_for_each_parameter_and_save_the_sending(strategy, gpus, where):
     sharded, whole = (
-        named(gpus=gpus, accumulation=8, whole_gradients=kept, only=strategy, **where)[strategy]
+        named(gpus=gpus, accumulation=8, setting={"whole_gradients": kept}, only=strategy, **where)[strategy]
         for kept in (False, True)
     )
     assert whole.needed.categories["gradients"] == pytest.approx(4 * parameters())
@@ -179,7 +182,7 @@ def test_whole_gradients_take_four_bytes_for_each_parameter_and_save_the_sending
 
 
 def test_one_micro_batch_has_no_whole_gradients():
-    sharded, whole = (named(whole_gradients=kept, only="FSDP2")["FSDP2"] for kept in (False, True))
+    sharded, whole = (named(setting={"whole_gradients": kept}, only="FSDP2")["FSDP2"] for kept in (False, True))
     assert whole.needed == sharded.needed and whole.seconds == sharded.seconds
 
 
@@ -242,7 +245,7 @@ def test_who_trains_adapters_is_said_of_the_right_one():
 
 
 @pytest.mark.parametrize("part, words", [("communication", "waits longer for what GPUs send"), ("bandwidth", "moves more memory"),
-                                         ("mathematics", "computes more"), ("launches", "launches more and smaller kernels")])  # fmt: skip
+                                         ("compute", "computes more"), ("launches", "launches more and smaller kernels")])  # fmt: skip
 def test_a_slower_strategy_is_said_to_lose_by_what_takes_more_of_its_time(part, words):
     first = next(option for option in named("llama2-7b", length=2048).values() if option.fits)
     parts = first.prediction.parts
@@ -272,19 +275,16 @@ def test_one_gpu_has_no_row_that_sends():
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"gpus": 7, "nodes": 2, "network": "10 GbE"}, "gpus=7 do not divide into 2 nodes of one size: take 8"),
-        ({"gpus": 2, "nodes": 4, "network": "10 GbE"}, "nodes=4: there are only 2 GPUs, so at most 2 nodes"),
-        ({"gpus": 16, "nodes": 2}, "name the network between them"),
         ({"gpus": 16, "nodes": 2, "network": "Infiniband NDR"}, "did you mean 'InfiniBand NDR'"),
-        ({"gpus": 0}, "gpus=0: give a whole number, 1 or more"),
+        ({"gpus": 0}, "gpus=0: give a whole number from 1 to"),
         ({"link": -1}, "link=-1: give GB/s from 0.01"),
-        ({"precision": "fp8"}, "precision='fp8' is not known to a plan"),
+        ({"precision": "fp8"}, "precision='fp8' is not known, did you mean 'fp32'"),
         ({"gpu": "rtx-4091"}, "did you mean rtx-4090"),
         ({"gpu": "mi300x"}, "only NVIDIA's have been judged"),
         ({"model": "llama3-9b"}, "did you mean llama3-8b"),
-        ({"model": "bert-base-enc"}, "is no language model"),
+        ({"model": "bert-base-enc"}, "BertModel has no loss of its own"),
         ({"only": "ZeRO-4"}, "is not known, did you mean"),
-        ({"model": SMALL.replace('"heads": 8', '"heads": 7')}, "its step cannot be traced"),
+        ({"model": SMALL.replace('"heads": 8', '"heads": 7')}, "RoPE requires an even rotary dimension"),
     ],
 )
 def test_impossible_input_is_named_with_the_nearest_that_is_right(wrong, message):
@@ -325,7 +325,7 @@ def rate(source, workload, setting):
 @pytest.mark.nightly
 @pytest.mark.parametrize("source, model, gpu, gpus, published, given", OUTSIDE)
 def test_four_more_published_steps_come_within_a_fifth(source, model, gpu, gpus, published, given):
-    (option,) = plan(model, gpu, gpus, only="FSDP2", attention="flash", **given)  # of their years
+    (option,) = plan(model, gpu, gpus, only="FSDP2", setting={"attention": "flash"}, **given)  # of their years
     assert rate(source, option.workload, option.setting) == pytest.approx(published, rel=validate_plan.CLOSE)
 
 
@@ -333,7 +333,7 @@ def test_four_more_published_steps_come_within_a_fifth(source, model, gpu, gpus,
 def test_405b_on_128_h100_is_planned_a_sixth_too_fast():
     """109 tokens/s per GPU with two sequences in each group of 8; FSDP alone ran out of memory."""
     alone, split = (
-        plan("llama3.1-405b", "h100-500w-2.4tb", 128, only=name, attention="flash", **LARGEST)[0] for name in ("FSDP2", "FSDP2 x TP 8")
+        plan("llama3.1-405b", "h100-500w-2.4tb", 128, only=name, setting={"attention": "flash"}, **LARGEST)[0] for name in ("FSDP2", "FSDP2 x TP 8")
     )
     published = replace(split.workload, batch=2), replace(split.setting, accumulation=1)
     assert rate(TITAN, *published) / 109 == pytest.approx(1.16, abs=0.04)

@@ -116,7 +116,12 @@ def test_the_plan_holds_what_the_trace_holds():
 
 
 @pytest.mark.parametrize(
-    ("precision", "options"), [("mixed", {}), ("bf16", {"dtype": torch.bfloat16, "compute": torch.bfloat16}), ("fp32", {"compute": None})]
+    ("precision", "options"),
+    [
+        ("mixed", {}),
+        pytest.param("bf16", {"dtype": torch.bfloat16, "compute": torch.bfloat16}, marks=pytest.mark.nightly),
+        pytest.param("fp32", {"compute": None}, marks=pytest.mark.nightly),
+    ],
 )
 def test_where_the_last_gradients_are_reduced_the_plan_holds_what_the_trace_holds(precision, options):
     """A short sequence: embedding and output layer are its peak, and activations are not."""
@@ -197,7 +202,7 @@ DEEP = 10
 
 
 @pytest.mark.parametrize(
-    "strategy, world, options, part, layers", [("fsdp2", 64, {}, 0, (4, 5)), ("tp_fsdp2", 8, SPLIT, 1, (2, 3))]
+    "strategy, world, options, part, layers", [("fsdp2", 64, {}, 0, (4, 5)), pytest.param("tp_fsdp2", 8, SPLIT, 1, (2, 3), marks=pytest.mark.nightly)]
 )
 def test_a_deep_model_is_traced_by_two_shallow_ones_even_if_its_peak_comes_later(
     strategy, world, options, part, layers

@@ -244,6 +244,7 @@ def test_an_unknown_attention_or_optimizer_names_the_choices():
         training_step(AutoModelForCausalLM, LLAMA, 1, 8, optimizer="adam")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="2026-11-20: only Linux has /proc with the peak of a process")
 def test_an_8b_step_is_traced_in_less_than_one_gib():
     program = r"""
@@ -273,7 +274,7 @@ def test_the_products_of_experts_count_as_those_of_their_tokens():
     assert grouped.get_total_flops() == one_by_one.get_total_flops() > 0
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["bert", pytest.param("llama", marks=pytest.mark.nightly)])
 def test_many_layers_from_two_shallow_models_are_those_of_the_whole_to_the_byte(model):
     model_class, config = MODELS[model]
     deep = with_layers(config, 7)

@@ -41,7 +41,7 @@ def test_a_model_whose_layers_differ_has_the_parameters_that_transformers_gives(
     assert step_trace.run(Workload(text_of(config), 1, 16)).parameters == on_meta(config)
 
 
-@pytest.mark.parametrize("vocabulary, length, checkpointing", [(20_000, 256, 0), (300, 64, 1)])
+@pytest.mark.parametrize("vocabulary, length, checkpointing", [(20_000, 256, 0), pytest.param(300, 64, 1, marks=pytest.mark.nightly)])
 def test_the_memory_of_a_deep_model_is_that_of_all_its_layers_where_its_peak_moves(vocabulary, length, checkpointing):
     """With logits as large as a shallow model's layers, the peak of a part of the step moves as the model grows. In the second model it
     has moved by the fourth layer: a line through two and four layers would give gradients that no weights have."""

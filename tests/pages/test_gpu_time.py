@@ -35,7 +35,7 @@ def answered(*options):
 def test_the_command_and_the_page_agree_about_lora_of_an_8b_llama_on_one_rtx_4090():
     shown, found = claims()["lora-2048-tokens"]["on"]["rtx-4090"], answered()
     assert found["tokens_per_second"] == pytest.approx(shown["value"], rel=0.01)
-    assert found["gpu"] == "rtx-4090" and found["bound"] == "mathematics"
+    assert found["gpu"] == "rtx-4090" and found["bound"] == "compute"
 
 
 def test_the_example_by_hand_adds_up_what_the_tables_beside_it_show():

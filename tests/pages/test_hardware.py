@@ -143,13 +143,13 @@ def test_bf16_and_fp8_begin_where_the_page_says():
         name: hardware.accelerator(name)
         for name in ("t4", "v100-sxm2-16", "rtx-3090", "a100-sxm4-80", "l4", "h100-sxm5")
     }
-    assert [name for name, row in native.items() if row.get("native_bf16")] == [
+    assert [name for name, row in native.items() if row.get("bf16")] == [
         "rtx-3090",
         "a100-sxm4-80",
         "l4",
         "h100-sxm5",
     ]
-    assert [name for name, row in native.items() if row.get("native_fp8")] == ["l4", "h100-sxm5"]
+    assert [name for name, row in native.items() if row.get("fp8")] == ["l4", "h100-sxm5"]
 
 
 def test_on_an_a100_transformers_turns_an_fp8_checkpoint_into_bf16_and_warns(monkeypatch):

@@ -10,11 +10,11 @@ import pytest
 import torch
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+from planned import plan
 from programs import run, shown_message
 from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
-from dryrun.answer.planner import plan
 from dryrun.answer.verdict import of_step
 from dryrun.cost import communication
 from dryrun.cost.traces import traced

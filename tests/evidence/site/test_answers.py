@@ -52,7 +52,7 @@ def test_the_index_leads_to_a_file_for_each_model_and_gpu_and_each_is_as_the_sch
         assert (found["model"], found["gpu"]) == (model, gpu)
 
 
-@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-sxm5", "t4", "m4-max"])
+@pytest.mark.parametrize("gpu", ["rtx-4090", "m4-max", *(pytest.param(gpu, marks=pytest.mark.nightly) for gpu in ("h100-sxm5", "t4"))])
 def test_each_answer_is_what_its_command_prints(site, index, gpu):
     for one in read(site, index["address"].format(model="qwen3-8b", gpu=gpu))["answers"]:
         found = web.ask(shlex.split(one["command"])[1:])
