@@ -404,7 +404,7 @@ def test_words_that_were_edited_need_no_run(edited):
 
 
 def test_a_figure_s_text_that_was_edited_reaches_the_page_by_a_pair_too(edited):
-    (problem,) = edited(lambda text: text.replace('update by update: both fall."', 'update by update."'))
+    (problem,) = edited(lambda text: text.replace("update by update: both fall.", "update by update."))
     assert problem.endswith("its words differ. Fix: run `make pair`")
 
 
