@@ -47,6 +47,7 @@ if not all(map(find_spec, ("dryrun", "peft", "bitsandbytes"))):  # in Colab: tor
 # ## Which model does your GPU train?
 #
 # Predicted before anything is downloaded: the memory at the peak and the minutes for all rows, both at the high end of the prediction.
+# Nobody has published training times of some GPUs, so these have no minutes here. Training needs none.
 
 # %% tags=["fold"]
 import pandas as pd
@@ -54,24 +55,40 @@ import psutil
 import torch
 from IPython.display import HTML
 
-from dryrun import Cluster, Job, predict
+from dryrun import Cluster, Job, Refusal, predict
 
 MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
 GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
 ROWS, HELD_OUT = (800, 32) if GPU else (160, 16)  # conversations to learn, and to judge by
 BATCH, ACCUMULATION, LENGTH = 8, 2, 256  # conversations at a time, such batches in an update, tokens of each at most
 
+try:
+    predict(Job(MODELS[-1]), CLUSTER := Cluster(GPU or "t4"))
+except Refusal as refused:  # without a prediction the same cells train all the same
+    CLUSTER = None
+    print(f"No time is predicted for {GPU} ({refused.problem}). So the table has no minutes, "
+          "and the bar of the training shows them.")  # fmt: skip
+    if refused.nearest:
+        print(f"If it is one of {', '.join(refused.nearest)}, write that name as GPU.")
+
+# %% tags=["fold"]
 found = []
 for model_name in MODELS:
     job = Job(model_name, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=LENGTH)
-    step, updates = predict(job, Cluster(GPU or "t4")), 800 / BATCH / ACCUMULATION
+    # a step needs about the same memory on any GPU
+    step, updates = predict(job, CLUSTER or Cluster("t4")), 800 / BATCH / ACCUMULATION
+    fits = step.fits if CLUSTER else step.needed.fits(torch.cuda.mem_get_info()[1])
     size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and what the merge takes of the host's memory
-    minutes = step.prediction.high * updates / 60
+    minutes = step.prediction.high * updates / 60 if CLUSTER else None
     host = psutil.virtual_memory().total / 1e9
-    no = "GPU memory" if not step.fits else "time" if minutes >= 30 else "host memory" if size > 0.7 * host else ""
+    no = (
+        "GPU memory" if not fits else "time" if CLUSTER and minutes >= 30
+        else "host memory" if size > 0.7 * host else ""
+    )  # fmt: skip
     found.append({
         "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
-        f"on {GPU or 'a T4'}": step.verdict.short, "minutes at most": round(minutes),
+        f"on {GPU or 'a T4'}": step.verdict.short if CLUSTER else "it fits" if fits else "it does not fit",
+        "minutes at most": round(minutes) if CLUSTER else "not predicted",
         "possible": f"no: {no}" if no else "yes",
     })  # fmt: skip
 
@@ -82,17 +99,13 @@ HTML(pd.DataFrame(found).to_html(index=False))
 # ## Your choice
 #
 # Another model, of the Hub or in a folder? Name it as `MODEL`. A model that `dryrun` does not know by name is predicted by its config.json.
-# Training goes on from the checkpoints in `FOLDER`: after a change of the data, the length or the rate, delete them first.
 
 # %%
-from pathlib import Path
-
 from huggingface_hub import hf_hub_download
 
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU trains in minutes
 MODEL = next((row["model"] for row in found if row["possible"] == "yes"), MODELS[-1]) if GPU else SMALL
 DATA = "b-mc2/sql-create-context"  # questions, tables and SQL of WikiSQL and Spider, CC BY 4.0
-FOLDER = Path("finetuned", MODEL.rpartition("/")[2])  # in Colab, a folder of a mounted Drive outlives the session
 try:
     KNOWN = Job(MODEL).model.name
 except ValueError:  # a model that dryrun has no name for
@@ -102,7 +115,36 @@ half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulatio
 dtype = half if GPU else torch.float32
 
 download = Job(KNOWN).model.parameters * 2 / 1e9
-print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}; results go to {FOLDER}/.")
+print(f"{MODEL}: {download:.1f} GB to download, and 22 MB of data. Computed in {dtype}.")
+
+# %% [markdown]
+# ## What outlives the session
+#
+# When a Colab session ends, its disk is deleted. So in Colab the notebook asks for your Google Drive, where it keeps checkpoints and the adapter.
+# If you refuse, the adapter is downloaded at the end. *Run all* in a new session goes on from the last complete checkpoint: after a change of the data,
+# the length or the rate, delete the folder `checkpoints` first. Drive keeps deleted checkpoints in its trash, where they take space until you empty it.
+#
+# To keep the adapter on the Hub as well, name a repository as `PUSH_TO`. Colab reads your token from a secret (the key in the left bar) with the name `HF_TOKEN`.
+
+# %%
+from pathlib import Path
+
+from huggingface_hub import create_repo, upload_folder, whoami
+
+PUSH_TO = ""  # such as "your-name/sql-adapter": a private repository, made where there is none
+COLAB, DRIVE = "google.colab" in sys.modules, Path("/content/drive/MyDrive")
+HERE = FOLDER = Path("finetuned", MODEL.rpartition("/")[2])
+if COLAB:
+    from google.colab import drive, files
+
+    try:
+        drive.mount(str(DRIVE.parent))
+        FOLDER = DRIVE / HERE
+    except Exception as error:  # as where you refuse
+        print(f"No Drive is mounted: {error}")
+if PUSH_TO:
+    print(f"{whoami()['name']} pushes to {PUSH_TO}")  # a missing token is an error now, and not after the training
+print(f"Checkpoints and the adapter go to {FOLDER}/.")
 
 # %% [markdown]
 # ## Data: conversations, and labels on the answers
@@ -155,20 +197,32 @@ import gc
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-model = trainer = base = merged = None  # those of an earlier run: two models would not fit
-gc.collect()
-if GPU:
-    torch.cuda.empty_cache()
-four_bit = BitsAndBytesConfig(
-    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
-)
-model = AutoModelForCausalLM.from_pretrained(
-    MODEL,
-    dtype=dtype,
-    quantization_config=four_bit if GPU else None,
-    device_map={"": 0} if GPU else None,  # all of it on the GPU, or an error
-)
-model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+def forget():
+    """Frees the models of an earlier run: two would not fit."""
+    global model, trainer, base, merged
+    model = trainer = base = merged = None
+    gc.collect()
+    if GPU:
+        torch.cuda.empty_cache()
+
+
+def load(dtype):
+    """The model with new adapters, that computes in `dtype`."""
+    four_bit = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype,
+    )
+    frozen = AutoModelForCausalLM.from_pretrained(
+        MODEL,
+        dtype=dtype,
+        quantization_config=four_bit if GPU else None,
+        device_map={"": 0} if GPU else None,  # all of it on the GPU, or an error
+    )
+    return get_peft_model(frozen, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+
+forget()
+model = load(dtype)
 model.print_trainable_parameters()
 
 # %% [markdown]
@@ -192,20 +246,28 @@ print(held_out[0][0]["question"], before[0], sep="\n\n")
 # %% [markdown]
 # ## Train
 #
-# An update averages 16 conversations. Stopped in the middle? Run all cells again: training goes on from the last checkpoint.
+# An update averages 16 conversations. Stopped in the middle? Run all cells again, in a new session too: training goes on from the last complete
+# checkpoint. One that was cut off has no `trainer_state.json`, which is written last.
+#
+# **fp16 has a small range**, and a T4 has no bf16. `Trainer` therefore multiplies the loss by a scale. Where a gradient overflows all the
+# same, it skips the update and halves the scale. Some skipped updates at the start are normal, and the schedule waits for them because `optim`
+# is not the fused default, [which hides a skip](https://performance-and-scalability.github.io/performance-and-scalability/training/own-loop/#skipped).
+# When many in a row are skipped, no scale helps, so the model is trained once more in fp32.
 
 # %%
+import math
 import time
 
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+
+MOST_SKIPPED = 10  # in a row: by then the scale is a thousandth of what it was
 
 
-class Clock(TrainerCallback):
-    """The seconds of each update."""
+class Watch(TrainerCallback):
+    """The seconds of each update, and an end to a training whose gradients stay infinite or NaN."""
 
     def __init__(self):
-        self.seconds = []
+        self.seconds, self.in_a_row = [], 0
 
     def on_step_begin(self, *_, **__):
         self.begun = time.perf_counter()
@@ -215,60 +277,96 @@ class Clock(TrainerCallback):
             torch.cuda.synchronize()  # until then its kernels still run
         self.seconds.append(time.perf_counter() - self.begun)
 
+    def on_log(self, *_, logs, **__):
+        if "grad_norm" in logs:  # comes before this update is saved
+            self.in_a_row = 0 if math.isfinite(logs["grad_norm"]) else self.in_a_row + 1
+        if self.in_a_row >= (MOST_SKIPPED if dtype == torch.float16 else 1):  # without a scale nothing skips the update
+            raise FloatingPointError("Gradients are infinite or NaN: halve learning_rate, and run on from the model.")
+
 
 # %%
-arguments = TrainingArguments(
-    str(FOLDER / "checkpoints"),
-    num_train_epochs=1,
-    per_device_train_batch_size=BATCH,
-    gradient_accumulation_steps=ACCUMULATION,
-    activation_checkpointing=True,
-    bf16=dtype == torch.bfloat16,
-    fp16=dtype == torch.float16,
-    learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one
-    lr_scheduler_type="cosine",
-    warmup_steps=3,
-    logging_steps=1,
-    eval_strategy="steps",
-    eval_steps=10 if GPU else 3,
-    eval_on_start=True,
-    per_device_eval_batch_size=BATCH,
-    prediction_loss_only=True,  # keeps no logits
-    save_steps=10,
-    save_total_limit=1,
-    use_cpu=not GPU,
-    report_to="none",
-)
-clock = Clock()
-trainer = Trainer(
-    model=model,
-    args=arguments,
-    train_dataset=[tokens for _, tokens in learned],
-    eval_dataset=[tokens for _, tokens in held_out],
-    data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
-    callbacks=[clock],
-)
-if GPU:
-    torch.cuda.empty_cache()  # what loading left: the memory of the GPU is then that of training
-stopped = get_last_checkpoint(FOLDER / "checkpoints") if (FOLDER / "checkpoints").exists() else None
-done = trainer.train(resume_from_checkpoint=stopped)
+def trained(watch):
+    """A `Trainer` that has trained the model, on from the last complete checkpoint."""
+    checkpoints = FOLDER / "checkpoints"
+    arguments = TrainingArguments(
+        str(checkpoints),
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH,
+        gradient_accumulation_steps=ACCUMULATION,
+        activation_checkpointing=True,
+        bf16=dtype == torch.bfloat16,
+        fp16=dtype == torch.float16,
+        optim="adamw_torch" if dtype == torch.float16 else "adamw_torch_fused",
+        learning_rate=2e-4 if GPU else 1e-3,  # a model as small as that of the CPU wants a higher one
+        lr_scheduler_type="cosine",
+        warmup_steps=3,
+        logging_steps=1,
+        eval_strategy="steps",
+        eval_steps=10 if GPU else 3,
+        eval_on_start=True,
+        per_device_eval_batch_size=BATCH,
+        prediction_loss_only=True,  # keeps no logits
+        save_steps=10,
+        save_total_limit=1,
+        use_cpu=not GPU,
+        report_to="none",
+    )
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=[tokens for _, tokens in learned],
+        eval_dataset=[tokens for _, tokens in held_out],
+        data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+        callbacks=[watch],
+    )
+    if GPU:
+        torch.cuda.empty_cache()  # what loading left: the memory of the GPU is then that of training
+    if dtype != torch.float16:
+        for scaler in checkpoints.glob("*/scaler.pt"):
+            scaler.unlink()  # of a training in fp16, which no other dtype can load
+    complete = [state.parent for state in checkpoints.glob("checkpoint-*/trainer_state.json")]
+    last = max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+    trainer.train(resume_from_checkpoint=last and str(last))
+    return trainer
+
+
+# %%
+trainer = None
+try:
+    trainer = trained(clock := Watch())
+except FloatingPointError:
+    if dtype != torch.float16:
+        raise
+    print("No scale keeps this model's gradients in the range of fp16: it is trained in fp32, which takes longer.")
+if trainer is None:  # out of the `except`, whose error holds the model
+    dtype, BATCH, ACCUMULATION = torch.float32, 1, BATCH * ACCUMULATION  # fp32 takes more memory for each conversation
+    forget()
+    model = load(dtype)
+    trainer = trained(clock := Watch())
 
 # %% [markdown]
 # The line that counts is that of the conversations that the model does not learn. When it rises again, the model learns your lines by
-# heart: stop there.
+# heart: stop there. The gradient norm should stay in its range. Where one point is far above all others, look at the conversations of that update.
 
-# %% alt="The loss of what is learned and of what is held out, update by update: both fall."
+# %% alt="Left, the loss of what is learned and of what is held out, update by update: both fall. Right, the gradient norm."
 import matplotlib.pyplot as plt
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 set_matplotlib_formats("svg")
-_, axes = plt.subplots(figsize=(7, 3))
+_, (axes, right) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(3, 2), layout="constrained")
 for name, label in (("loss", "learned"), ("eval_loss", "held out")):
     points = [(entry["step"], entry[name]) for entry in trainer.state.log_history if name in entry]
     axes.plot(*zip(*points), label=label, marker="o" if name == "eval_loss" else "")
 axes.set(xlabel="update", ylabel="loss", ylim=0)
 axes.legend()
+norms = {entry["step"]: entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry}
+skipped = [step for step, norm in norms.items() if not math.isfinite(norm)]
+right.plot(norms.keys(), [norm if math.isfinite(norm) else math.nan for norm in norms.values()], color="C2")
+for step in skipped:
+    right.axvline(step, color="C3", linestyle=":")
+right.set(xlabel="update", ylabel="gradient norm (dotted: skipped)", ylim=0)
 plt.show()
+print(f"skipped because a gradient overflowed: {len(skipped)} of {len(norms)} updates")
 
 # %% [markdown]
 # ## Predicted, and measured
@@ -290,13 +388,17 @@ elif not clock.seconds:
 else:
     batches = [lengths[place : place + BATCH] for place in range(0, len(lengths), BATCH)]
     padded = round(statistics.mean(map(max, batches)))  # a conversation is padded to the longest beside it
-    job = Job(KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
-              attention="efficient")  # fmt: skip
-    compared = compare(job, Cluster(GPU), statistics.median(clock.seconds))
+    job = Job(
+        KNOWN, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=padded,
+        **({"precision": "fp32"} if dtype == torch.float32 else {"attention": "efficient"}),
+    )  # fmt: skip
+    seconds = statistics.median(clock.seconds)
+    compared = compare(job, CLUSTER, seconds) if CLUSTER else None
     free, total = torch.cuda.mem_get_info()
-    needed = predict(replace(job, length=max(lengths)), Cluster(GPU)).needed
+    needed = predict(replace(job, length=max(lengths)), CLUSTER or Cluster("t4")).needed
     low, high, peak = needed.expected / 2**30, needed.high / 2**30, (total - free) / 2**30
-    print(compared, f"GiB of the GPU: {low:.1f} predicted, {high:.1f} at most, {peak:.1f} measured", sep="\n")
+    print(compared or f"An update took {seconds:.3g} seconds. No time is predicted for {GPU}.")
+    print(f"GiB of the GPU: {low:.1f} predicted, {high:.1f} at most, {peak:.1f} measured")
 
 # %% [markdown]
 # Few people publish how long a training step takes on their GPU, so for many the error of the prediction is not known. Yours would help:
@@ -322,15 +424,34 @@ HTML(pd.DataFrame(list(shown)[:3], columns=["question", "before", "after", "righ
 # %% [markdown]
 # Another query can be right too, and counts as wrong here. To judge answers by what they return, run them on a database.
 #
-# ## Keep it: the adapter, and a merged model
+# ## Keep it: the adapter
 #
-# The adapter is small, and needs the original model beside it. Merged into the weights in 16 bits, both are one model that every server
-# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. Should the host run out of memory there, the
-# adapter is saved already.
+# The adapter is small, and needs the original model beside it. `PeftModel.from_pretrained` opens it from the folder, and from the Hub by the name in `PUSH_TO`.
 
 # %%
+import shutil
+
 model.save_pretrained(FOLDER / "adapter")
 tokenizer.save_pretrained(FOLDER / "adapter")
+if PUSH_TO:
+    create_repo(PUSH_TO, private=True, exist_ok=True)
+    upload_folder(repo_id=PUSH_TO, folder_path=FOLDER / "adapter", commit_message="Adapter")
+    print(f"pushed to https://huggingface.co/{PUSH_TO}")
+
+# %%
+archive = shutil.make_archive(f"{HERE.name}-adapter", "zip", FOLDER / "adapter")
+if COLAB and FOLDER == HERE:  # else it is in your Drive; to download it from there too, call the next line alone
+    files.download(archive)
+print(f"{Path(archive).name}: {Path(archive).stat().st_size / 1e6:,.0f} MB")
+
+# %% [markdown]
+# ## A merged model
+#
+# Merged into the weights in 16 bits, model and adapter are one model that every server
+# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. It stays on the session's disk, because it would
+# fill a free Drive, and the adapter makes it again. Should the host run out of memory here, the adapter is saved already.
+
+# %%
 model = trainer = None
 gc.collect()
 if GPU:
@@ -338,8 +459,8 @@ if GPU:
 
 base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16)
 merged = PeftModel.from_pretrained(base, FOLDER / "adapter").merge_and_unload()
-merged.save_pretrained(FOLDER / "merged")
-tokenizer.save_pretrained(FOLDER / "merged")
+merged.save_pretrained(HERE / "merged")
+tokenizer.save_pretrained(HERE / "merged")
 if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint():  # else the host would need minutes
     print(answers(merged.to(torch.device(0) if GPU else "cpu"), held_out[:1])[0])
 base = merged = None
@@ -363,10 +484,8 @@ base = merged = None
 # Checkpoints have done their work. The downloaded model stays in the Hub's cache until `hf cache rm` deletes it.
 
 # %%
-import shutil
-
 shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
-for folder in sorted(FOLDER.iterdir()):
+for folder in sorted({*FOLDER.iterdir(), *HERE.iterdir()}):
     megabytes = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6
     print(f"{folder}: {megabytes:,.0f} MB")
 

@@ -49,24 +49,42 @@ import pandas as pd
 import torch
 from IPython.display import HTML
 
-from dryrun import Cluster, Generation, predict
+from dryrun import Cluster, Generation, Refusal, predict
 
 MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
 GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
 PROMPT, NEW = 512, 128  # tokens of a prompt, and of an answer
 
+try:
+    CLUSTER = Cluster(GPU or "t4")
+except Refusal as refused:  # what follows measures all the same
+    CLUSTER = None
+    print(f"No speed is predicted for {GPU} ({refused.problem}). "
+          "What follows is measured without a prediction beside it.")  # fmt: skip
+    if refused.nearest:
+        print(f"If it is one of {', '.join(refused.nearest)}, write that name as GPU.")
+
+
+def rate(served):
+    """Tokens per second, where they are predicted."""
+    return round(served.decode.tokens_per_second) if CLUSTER and served.predicted else "-"
+
+
+# %% tags=["fold"]
 found = []
 for model_name in MODELS:
     for weights in ("bf16", "int4-128"):
-        one, eight = (
-            predict(Generation(model_name, prompt=PROMPT, new=NEW, weights=weights, batch=users), Cluster(GPU or "t4"))
+        one, eight = (  # weights and caches take the same memory on any GPU
+            predict(
+                Generation(model_name, prompt=PROMPT, new=NEW, weights=weights, batch=users), CLUSTER or Cluster("t4")
+            )
             for users in (1, 8)
         )
+        fits = eight.fits if CLUSTER else eight.high <= torch.cuda.mem_get_info()[1]
         found.append({
             "model": model_name, "weights": weights, "GiB for 8 users": round(eight.expected / 2**30, 1),
-            f"on {GPU or 'a T4'}": eight.verdict.short,
-            "tokens/s, 1 user": round(one.decode.tokens_per_second) if one.predicted else "-",
-            "tokens/s, 8 users together": round(eight.decode.tokens_per_second) if eight.predicted else "-",
+            f"on {GPU or 'a T4'}": eight.verdict.short if CLUSTER else "it fits" if fits else "it may not fit",
+            "tokens/s, 1 user": rate(one), "tokens/s, 8 users together": rate(eight),
         })  # fmt: skip
 
 HTML(pd.DataFrame(found).to_html(index=False))
@@ -80,8 +98,8 @@ HTML(pd.DataFrame(found).to_html(index=False))
 from huggingface_hub import hf_hub_download
 
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what a CPU runs in seconds
-fits = [row["model"] for row in found if row["weights"] == "bf16" and row[f"on {GPU or 'a T4'}"] == "it fits"]
-MODEL = (fits or MODELS[-1:])[0] if GPU else SMALL
+fitting = [row["model"] for row in found if row["weights"] == "bf16" and row[f"on {GPU or 'a T4'}"] == "it fits"]
+MODEL = (fitting or MODELS[-1:])[0] if GPU else SMALL
 # T4 and older compute bf16 slowly: fp16 takes the same memory and is fast there.
 half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 dtype = half if GPU else torch.float32
@@ -203,10 +221,10 @@ import json
 from dryrun import compare
 
 compared = None
-if GPU:
-    generation = Generation(KNOWN, prompt=PROMPT, new=NEW)
-    compared = compare(generation, Cluster(GPU), seconds=1 / speed["static cache", 1])
-print(compared or "No time is predicted for a CPU.")
+generation = Generation(KNOWN, prompt=PROMPT, new=NEW)
+if GPU and CLUSTER and predict(generation, CLUSTER).predicted:
+    compared = compare(generation, CLUSTER, seconds=1 / speed["static cache", 1])
+print(compared or f"No time is predicted for {GPU or 'a CPU'}.")
 
 # %% [markdown]
 # For many GPUs nobody has published such a figure. Yours would help:

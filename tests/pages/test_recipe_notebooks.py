@@ -1,17 +1,32 @@
 """notebooks/recipes/: each runs from top to bottom without GPU and network, and decides on a GPU as its page says."""
 
+import inspect
 import json
 import re
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
+import huggingface_hub
 import nbformat
 import pytest
 import torch
+from accelerate import Accelerator
 from bs4 import BeautifulSoup
 from programs import ROOT
-from transformers import AutoModelForCausalLM
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
-from evidence import offline_hub, recipes
+from evidence import notebooks, offline_hub, recipes
 from fitting import published
 
 CHAT = "finetune_chat_model"
@@ -85,15 +100,21 @@ def on(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: gpu != "Tesla T4")
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 15 * 2**30))
         monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=host * 1e9))
-        for word in words:
-            (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and word in cell.source]
-            exec(cell.source, names)
-        return names
+        return run_cells(names, *words, recipe=recipe)
 
     return on_gpu
 
 
-CHOICE = ("MODELS = ", "MODEL = ")
+def run_cells(names, *words, recipe=CHAT):
+    """Runs the cells that a word stands in, with these names."""
+    for word in words:
+        (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and word in cell.source]
+        exec(cell.source, names)
+    return names
+
+
+TABLE = ("MODELS = ", "found = []")
+CHOICE = (*TABLE, "MODEL = ")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +158,180 @@ def test_a_gpu_runs_the_largest_model_that_surely_fits_in_16_bits_and_its_token_
     assert not list(published.row_problems(row | {"url": "https://example.org/1"}))
 
 
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("NVIDIA GeForce RTX 5060 Ti", r"RTX 5060 Ti \(is not known\)\. .+\nIf it is one of rtx-5060ti-16, .+, write that name as GPU\."),
+        ("AMD Instinct MI300X", r"MI300X \(no time is predicted, because it is of AMD: .+\)\. So the table has no minutes"),
+    ],
+)
+def test_a_gpu_without_a_prediction_trains_what_its_memory_holds_and_its_time_is_said_alone(on, capsys, gpu, said):
+    names = on(gpu, 54, *CHOICE, "compared = None", "compared.row", lengths=[90, 110] * 20,
+               clock=SimpleNamespace(seconds=[9.0, 4.0, 4.2, 4.1]), json=json)  # fmt: skip
+    printed = capsys.readouterr().out
+    assert re.search(rf"No time is predicted for .+{said}", printed)
+    largest = next(row for row in names["found"] if row["GiB at most"] <= 15)  # of the GPU of the fixture
+    assert (names["MODEL"], largest["minutes at most"], largest["possible"]) == (largest["model"], "not predicted", "yes")
+    assert f"An update took 4.15 seconds. No time is predicted for {gpu}." in printed and "7.0 measured" in printed
+    assert "There is nothing to send." in printed
+
+
+def test_a_gpu_without_a_prediction_writes_with_the_largest_model_that_its_memory_holds(on, capsys):
+    speed = {("static cache", 1): 20.0}
+    gpu = "NVIDIA GeForce GTX 1080 Ti"
+    names = on(gpu, 54, *CHOICE, "compared = None", "compared.row", recipe="write_fast", speed=speed, json=json)
+    printed = capsys.readouterr().out
+    assert f"No speed is predicted for {gpu} (is not known)." in printed and f"No time is predicted for {gpu}." in printed
+    assert names["MODEL"] == "Qwen/Qwen3-4B" and {row["tokens/s, 1 user"] for row in names["found"]} == {"-"}
+
+
+class Fp16OnCpu(Accelerator):
+    mixed_precision = "fp16"
+
+
+@pytest.fixture
+def in_fp16(tmp_path, monkeypatch):
+    """Runs the training cells with a small Qwen3 on a CPU as a GPU without bf16 would, where the gradients of some updates are infinite."""
+    set_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 16, "vocab_size": 50}
+    config = Qwen3Config(**sizes, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
+    Qwen3ForCausalLM(config).save_pretrained(tmp_path / "model")
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+
+    def train(infinite, rows=24):
+        class Scaler(torch.amp.GradScaler):
+            updates = 0
+
+            def unscale_(self, optimizer):
+                self.updates += 1
+                if self.updates in infinite:
+                    optimizer.param_groups[0]["params"][0].grad.view(-1)[0] = float("inf")
+                return super().unscale_(optimizer)
+
+        class OnCpu(Trainer):
+            def __init__(self, **given):
+                super().__init__(**given)
+                if names["asked"]["fp16"]:
+                    self.accelerator.__class__, self.accelerator.native_amp, self.accelerator.scaler = Fp16OnCpu, True, Scaler("cpu")
+
+        def arguments(folder, **given):
+            names["asked"] = given
+            return TrainingArguments(folder, **given | {"fp16": False})  # which is refused on a CPU
+
+        tokens = {"input_ids": list(range(8)), "attention_mask": [1] * 8, "labels": list(range(8))}
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"<pad>": 0}, "<pad>")), pad_token="<pad>")
+        names = {"MODEL": tmp_path / "model", "GPU": None, "dtype": torch.float16, "FOLDER": tmp_path / "run", "torch": torch,
+                 "BATCH": 2, "ACCUMULATION": 2, "learned": [(None, tokens)] * rows, "held_out": [(None, tokens)] * 2,
+                 "tokenizer": tokenizer}  # fmt: skip
+        run_cells(names, "def load(dtype)", "class Watch")
+        names |= {"Trainer": OnCpu, "TrainingArguments": arguments}
+        return run_cells(names, "def trained(watch)", "trainer = trained(", "right.axvline")
+
+    return train
+
+
+def test_an_update_that_the_scaler_skips_is_counted_and_the_schedule_waits_for_it(in_fp16, capsys):
+    names = in_fp16(infinite=[3])
+    log = [entry for entry in names["trainer"].state.log_history if "grad_norm" in entry]
+    assert names["dtype"] == torch.float16 and names["model"].dtype == torch.float16 and names["skipped"] == [3]
+    rates = [entry["learning_rate"] for entry in log]
+    assert len(log) == 6 and rates[1] < rates[2] == rates[3] < rates[4]  # the third update is the skipped one
+    assert "skipped because a gradient overflowed: 1 of 6 updates" in capsys.readouterr().out
+
+
+def test_a_model_whose_gradients_no_scale_keeps_in_range_is_trained_in_fp32(in_fp16, capsys):
+    names = in_fp16(infinite=range(100), rows=48)
+    assert (names["dtype"], names["BATCH"], names["ACCUMULATION"], names["model"].dtype) == (torch.float32, 1, 4, torch.float32)
+    assert len(names["norms"]) == 12 and names["skipped"] == [] and names["asked"]["optim"] == "adamw_torch_fused"
+    assert "it is trained in fp32" in capsys.readouterr().out
+
+
+def test_fp32_goes_on_from_a_checkpoint_of_fp16_whose_scale_it_has_no_use_for(in_fp16):
+    names = in_fp16(infinite=range(11, 100), rows=100)  # the tenth update is saved
+    assert (len(names["norms"]), len(names["clock"].seconds), names["dtype"]) == (25, 15, torch.float32)
+
+
+def test_a_new_session_goes_on_from_the_last_complete_checkpoint(in_fp16, tmp_path):
+    in_fp16(infinite=[], rows=48)  # ends with the twelfth update, and saves it
+    cut = tmp_path / "run" / "checkpoints" / "checkpoint-20"
+    cut.mkdir()
+    (cut / "adapter_model.safetensors").write_bytes(b"cut off")
+    names = in_fp16(infinite=[], rows=100)
+    assert (len(names["norms"]), len(names["clock"].seconds)) == (25, 13)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """An empty folder as the one that cells run in."""
+    monkeypatch.setattr(notebooks, "FOLDER", ROOT / notebooks.FOLDER)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def colab(elsewhere, monkeypatch):
+    """Stands in for Colab's own package: notes which folder is mounted and what is downloaded."""
+    noted = SimpleNamespace(mounted=[], downloaded=[], refused=False)
+
+    def mount(folder):
+        if noted.refused:
+            raise ValueError("mount failed")
+        noted.mounted.append(folder)
+
+    drive, files = SimpleNamespace(mount=mount), SimpleNamespace(download=noted.downloaded.append)
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace(drive=drive, files=files))
+    return noted
+
+
+def kept(tmp_path, **names):
+    """Runs the cells that say where results go and that keep the adapter, up to the merge."""
+    saved = SimpleNamespace(save_pretrained=lambda folder: (folder.mkdir(parents=True, exist_ok=True), (folder / "adapter.bin").write_text("1")))
+    names = {"sys": sys, "MODEL": "Qwen/Qwen3-4B", "model": saved, "tokenizer": saved} | names
+    run_cells(names, "COLAB, DRIVE")
+    where = names["FOLDER"]
+    if where.is_absolute():
+        names["FOLDER"] = tmp_path / "drive"
+    return where, run_cells(names, "upload_folder(repo_id", "make_archive")
+
+
+def test_in_colab_checkpoints_and_adapter_go_to_the_drive(colab, tmp_path):
+    where, names = kept(tmp_path)
+    assert where == Path("/content/drive/MyDrive/finetuned/Qwen3-4B") and colab.mounted == ["/content/drive"]
+    assert names["HERE"] == Path("finetuned/Qwen3-4B") and not colab.downloaded
+    assert (tmp_path / "drive" / "adapter" / "adapter.bin").is_file() and (tmp_path / "Qwen3-4B-adapter.zip").is_file()
+
+
+def test_in_colab_without_a_drive_the_adapter_is_downloaded(colab, tmp_path, capsys):
+    colab.refused = True
+    where, _ = kept(tmp_path)
+    assert where == Path("finetuned/Qwen3-4B") and colab.downloaded == [str(tmp_path / "Qwen3-4B-adapter.zip")]
+    assert "No Drive is mounted: mount failed" in capsys.readouterr().out
+
+
+def test_the_adapter_is_pushed_to_a_private_repository_whose_token_is_asked_for_before_the_training(elsewhere, monkeypatch, tmp_path):
+    called = []
+    for name in ("whoami", "create_repo", "upload_folder"):
+        real = inspect.signature(getattr(huggingface_hub, name))
+
+        def note(*given, name=name, real=real, **more):
+            called.append((name, real.bind(*given, **more).arguments))
+            return {"name": "somebody"}
+
+        monkeypatch.setattr(huggingface_hub, name, note)
+    (choice,) = [cell for cell in recipes.read_source(CHAT).cells if "COLAB, DRIVE" in cell.source]
+    pushed = choice.source.replace('PUSH_TO = ""', 'PUSH_TO = "somebody/sql"')
+    monkeypatch.setattr(recipes, "read_source", lambda name, real=recipes.read_source: with_cell(real(name), choice.source, pushed))
+    kept(tmp_path)
+    assert [name for name, _ in called] == ["whoami", "create_repo", "upload_folder"]
+    assert called[1][1] == {"repo_id": "somebody/sql", "private": True, "exist_ok": True}
+    assert called[2][1]["folder_path"] == Path("finetuned/Qwen3-4B/adapter")
+
+
+def with_cell(notebook, old, new):
+    for cell in notebook.cells:
+        cell.source = new if cell.source == old else cell.source
+    return notebook
+
+
 def test_training_that_was_over_before_is_said_and_nothing_is_compared(on, capsys):
     on("Tesla T4", 13.6, *CHOICE, "compared = None", "compared.row", lengths=[90], clock=SimpleNamespace(seconds=[]), json=json)
     assert "Nothing was timed: training was over before" in capsys.readouterr().out
@@ -149,8 +344,8 @@ def test_its_page_shows_what_a_run_of_today_prints(finetuned):
 
 def test_its_page_shows_the_predictions_of_today():
     stored = nbformat.read(recipes.FOLDER / f"{CHAT}.ipynb", 4)
-    (cell,) = [cell for cell in stored.cells if cell.cell_type == "code" and "MODELS = " in cell.source]
-    exec(cell.source, today := {})
+    asked, cell = [cell for cell in stored.cells if cell.cell_type == "code" and any(word in cell.source for word in TABLE)]
+    exec(f"{asked.source}\n{cell.source}", today := {})
     columns = [name for name in today["found"][0] if name != "possible"]  # that depends on the host
     rows = BeautifulSoup(cell.outputs[-1]["data"]["text/html"], "html.parser").select("tbody tr")
     shown = [[cell.text for cell in row.select("td")][: len(columns)] for row in rows]
@@ -164,7 +359,7 @@ def test_a_model_that_dryrun_has_no_name_for_is_predicted_by_its_configuration(o
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(tmp_path / file))
     for recipe in (CHAT, "write_fast"):
         (cell,) = [cell for cell in recipes.read_source(recipe).cells if cell.cell_type == "code" and "SMALL = " in cell.source]
-        names = on("Tesla T4", 13.6, "MODELS = ", recipe=recipe)
+        names = on("Tesla T4", 13.6, *TABLE, recipe=recipe)
         exec(re.sub(r"^MODEL = .+", 'MODEL = "somebody/a-model-of-their-own"', cell.source, flags=re.M), names)
         assert names["KNOWN"].endswith("config.json") and 0 < names["download"] < 0.1
 
@@ -209,7 +404,7 @@ def test_words_that_were_edited_need_no_run(edited):
 
 
 def test_a_figure_s_text_that_was_edited_reaches_the_page_by_a_pair_too(edited):
-    (problem,) = edited(lambda text: text.replace('update by update: both fall."', 'update by update."'))
+    (problem,) = edited(lambda text: text.replace("update by update: both fall.", "update by update."))
     assert problem.endswith("its words differ. Fix: run `make pair`")
 
 
