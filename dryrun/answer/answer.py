@@ -137,21 +137,21 @@ def check_fused_attention(job: Job, trace: Traced) -> None:
     """ValueError where a fused kernel is asked for, and the model's own code calls none."""
     if job.attention in ("flash", "efficient") and not any(kernel.kind == "attention" for kernel in trace.kernels.counts):
         said = f"{job.model.name} calls no fused attention kernel in transformers: it is traced as it runs there"
-        raise ValueError(f"attention={job.attention!r}: {said}: leave it out (--attention)")
+        raise Refusal("attention", job.attention, said, "leave it out (--attention)")
 
 
 def check_compiled(compiled: bool, gpu: Accelerator) -> None:
     """ValueError where no time is predicted for a GPU, or its steps cannot be compiled."""
     if processor(gpu).architecture in BEFORE_TRITON and compiled:
-        raise ValueError(f"compiled=True: torch.compile writes for Triton, which has no code for {gpu.label}: leave it out (--compile)")
+        raise Refusal("compiled", True, f"torch.compile writes for Triton, which has no code for {gpu.label}", "leave it out (--compile)")
 
 
 def _check_flash(job: Job, gpu: Accelerator) -> None:
     """ValueError where the FlashAttention library has no kernel."""
     if job.attention == "flash" and processor(gpu).architecture in BEFORE_AMPERE:
-        raise ValueError(f"attention='flash': FlashAttention has no code for {gpu.label}: leave it out (--attention)")
+        raise Refusal("attention", "flash", f"FlashAttention has no code for {gpu.label}", "leave it out (--attention)")
     if job.attention == "flash" and job.precision == "fp32":
-        raise ValueError("attention='flash': FlashAttention computes in 16 bits, and precision='fp32' was asked for: leave one out")
+        raise Refusal("attention", "flash", "FlashAttention computes in 16 bits, and precision='fp32' was asked for", "leave one out")
 
 
 def links(cluster: Cluster) -> dict[str, Any]:

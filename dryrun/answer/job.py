@@ -238,7 +238,7 @@ class Job:
         self._check_class()
         _positions(self.model, self.length, "length")
         if self.objective != "sft" and not self.model.class_name.endswith(models.GENERATES):
-            raise ValueError(f"objective={self.objective!r}: {self.model.name}: {self.model.class_name} generates no text: take 'sft'")
+            raise Refusal("objective", self.objective, f"{self.model.name}: {self.model.class_name} generates no text", "take 'sft'", nearest=["sft"])
         adapters, weights = self.method != "full", DTYPES[self.precision]
         autocast = "bfloat16" if self.precision == "mixed" else ""
         if self.method == "lora" and weights != "float32":  # adapters stay in fp32: see `traces.of_peft`
@@ -263,10 +263,11 @@ class Job:
         """ValueError where the model's class has no loss, or reads images, whose tokens nobody chooses."""
         name = self.model.class_name
         if not name.endswith(WITH_LOSS):
-            raise ValueError(f"{self.model.name}: {name} has no loss of its own, so a training step of it is not known")
+            raise Refusal("model", self.model.name, f"{name} has no loss of its own, so a training step of it is not known")
         tokens = self.model.image_tokens
         if tokens and self.length != tokens:
-            raise ValueError(f"length={self.length}: {self.model.name} reads images, and each is {tokens} tokens: give length={tokens} (--length {tokens})")
+            problem, fix = f"{self.model.name} reads images, and each is {tokens} tokens", f"give length={tokens} (--length {tokens})"
+            raise Refusal("length", self.length, problem, fix, nearest=[tokens])
 
     @property
     def sequences(self) -> int:
@@ -317,7 +318,7 @@ class Generation:
         """ValueError where the model has too few positions, or its heads do not divide among the GPUs."""
         _positions(self.model, self.prompt + self.new, "prompt + new")
         if not self.model.class_name.endswith(models.GENERATES):
-            raise ValueError(f"{self.model.name}: {self.model.class_name} generates no text, and that is what is asked here")
+            raise Refusal("model", self.model.name, f"{self.model.class_name} generates no text, and that is what is asked here")
         heads = self.model.heads
         if cluster.gpus > 1 and cluster.gpu.family == "apple":
             raise Refusal("gpus", cluster.gpus, "a Mac has one GPU, and what several Macs hold together is not predicted", "take 1", nearest=[1])
@@ -365,18 +366,18 @@ class Cluster:
         for name in ("gpus", "gpus_per_node", "adapters"):
             _whole(name, getattr(self, name))
             if getattr(self, name) > MOST_GPUS:
-                raise ValueError(f"{name}={getattr(self, name):,}: give {MOST_GPUS:,} or fewer")
+                raise Refusal(name, getattr(self, name), f"give {MOST_GPUS:,} or fewer", nearest=[MOST_GPUS])
         for name in ("link", "network"):
             if getattr(self, name) is not None:
                 _rate(name, getattr(self, name))
         if self.adapters > 1 and self.network is None:
-            raise ValueError(f"adapters={self.adapters}: of which network? Give it too, such as network='100 GbE'")
+            raise Refusal("adapters", self.adapters, "of which network? Give it too, such as network='100 GbE'")
         if self.host_memory_gb is not None and not (_number(self.host_memory_gb) and 0 < self.host_memory_gb < math.inf):
             raise Refusal("host_memory_gb", self.host_memory_gb, "give GB above 0")
         if self.memory_gb is not None and not self.gpu.shares_memory:
             raise Refusal("memory_gb", self.memory_gb, f"{self.gpu.label} has memory of its own", "leave it out")
         if self.memory_gb is not None and not (_number(self.memory_gb) and 0 < self.memory_gb <= LARGEST_SHARED):
-            raise ValueError(f"memory_gb={self.memory_gb!r}: give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table")
+            raise Refusal("memory_gb", self.memory_gb, f"give GB above 0, at most the {LARGEST_SHARED:g} of the largest machine of the table", nearest=[LARGEST_SHARED])
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
             nearest = round(self.gpus / self.gpus_per_node) * self.gpus_per_node
             fix = f"take {nearest}, or say how many a node has, gpus_per_node (--gpus-per-node of the command)"

@@ -18,6 +18,7 @@ from typing import Any
 from ..cost.roofline import BEFORE_AMPERE, processor
 from ..cost.timing import Prediction
 from ..tables.hardware import Accelerator, GiB
+from ..tables.refusal import Refusal
 from .answer import of_job
 from .inference import serve
 from .job import Cluster, Generation, Job
@@ -98,12 +99,12 @@ def compare(job: Job | Generation, cluster: Cluster, seconds: float, gib: float 
     """What `dryrun.compare` gives."""
     for name, value in (("seconds", seconds), ("gib", gib)):
         if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name}={value}: give what was measured, above 0")
+            raise Refusal(name, value, "give what was measured, above 0")
     if cluster.gpus > 1:
-        raise ValueError(f"gpus={cluster.gpus}: a run is compared on one GPU: take gpus=1")
+        raise Refusal("gpus", cluster.gpus, "a run is compared on one GPU", "take gpus=1", nearest=[1])
     if isinstance(job, Job):
         if job.objective != "sft":
-            raise ValueError(f"objective={job.objective!r}: a row says nothing of a reference or of answers: compare a step of 'sft'")
+            raise Refusal("objective", job.objective, "a row says nothing of a reference or of answers", "compare a step of 'sft'", nearest=["sft"])
         answer = of_job(job, cluster)
         return Comparison(job, cluster, answer.prediction, answer.needed.expected, answer.needed.high, seconds, gib)
     served = serve(job, cluster)

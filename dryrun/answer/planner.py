@@ -93,11 +93,11 @@ def of_job(job: Job, cluster: Cluster, only: str | None = None, virtual_stages: 
     if isinstance(virtual_stages, bool) or not isinstance(virtual_stages, int) or virtual_stages < 1:
         raise Refusal("virtual_stages", virtual_stages, "give a whole number, 1 or more")
     if job.objective == "grpo":
-        raise ValueError("objective='grpo': no strategies are compared for it: ask `train`, or plan its training step as 'sft'")
+        raise Refusal("objective", "grpo", "no strategies are compared for it", "ask `train`, or plan its training step as 'sft'", nearest=["sft"])
     if job.method != "full" and job.precision == "mixed":
-        raise ValueError(f"precision='mixed' with method={job.method!r}: a plan keeps frozen weights in 16 bits: take 'bf16' (--dtype bf16), or ask `train`")
+        raise Refusal("precision", "mixed", f"with method={job.method!r} a plan keeps frozen weights in 16 bits", "take 'bf16' (--dtype bf16), or ask `train`", nearest=["bf16"])
     if job.precision not in PRECISIONS:
-        raise ValueError(f"precision={job.precision!r} is not known to a plan: choose one of {', '.join(PRECISIONS)}")
+        raise Refusal("precision", job.precision, f"a plan takes {' or '.join(PRECISIONS)}", "choose one of these, or ask `train`", nearest=list(PRECISIONS))
     return options(job, cluster, replace(answer.setting_of(job, cluster), strategy=""), only, virtual_stages=virtual_stages, ran=ran)
 
 
@@ -118,7 +118,7 @@ def options(
     with _tracing(full):
         name, trace = job.model.class_name, traced(full)
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
-        raise ValueError(f"model {job.model.name}: {name} is no language model: plan() takes those")
+        raise Refusal("model", job.model.name, f"{name} is no language model, and plan() takes those")
     answer.check_fused_attention(job, trace)
     answer.check_rank(job.rank, trace)
     most = trace.layers // 2  # of the shortest pipeline

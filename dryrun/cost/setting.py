@@ -9,6 +9,7 @@ from ..models.models import is_mixture
 from ..tables import strategies
 from ..tables.hardware import Accelerator, accelerator, known
 from ..tables.optimizers import optimizer
+from ..tables.refusal import Refusal
 
 if TYPE_CHECKING:
     from ..step.workload import Workload
@@ -62,14 +63,14 @@ class Setting:
         optimizer(self.optimizer)  # ValueError with the nearest name
         for name in ("gpus", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "sequence", "experts"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r}: give a whole number, 1 or more")
+                raise Refusal(name, getattr(self, name), "give a whole number, 1 or more")
         for name in ("tensor", "pipeline", "sequence"):
             if self.gpus % getattr(self, name):
-                raise ValueError(f"{name}={getattr(self, name)}: it does not divide gpus={self.gpus}, so no group of GPUs is whole")
+                raise Refusal(name, getattr(self, name), f"it does not divide gpus={self.gpus}, so no group of GPUs is whole")
         if self.gpus % (self.tensor * self.pipeline):
             raise ValueError(f"tensor={self.tensor} x pipeline={self.pipeline}: they do not divide gpus={self.gpus}, so no group of GPUs is whole")
         if self.virtual_stages > 1 and self.pipeline == 1:
-            raise ValueError(f"virtual_stages={self.virtual_stages}: only stages of a pipeline are divided: give pipeline=2 or more, or leave it out")
+            raise Refusal("virtual_stages", self.virtual_stages, "only stages of a pipeline are divided", "give pipeline=2 or more, or leave it out")
 
     @property
     def data(self) -> int:

@@ -22,7 +22,7 @@
 # need many more examples, or belong in the prompt.
 #
 # In Colab choose *Runtime, Change runtime type, T4 GPU*, then *Run all*. The notebook takes the largest of five models that
-# your GPU trains within half an hour and your host's memory can merge. It trains the model, leaves an adapter and a merged model, and
+# your GPU trains within half an hour, with as many conversations at a time as fit. It trains the model, leaves an adapter and a merged model, and
 # compares the time with the prediction for your GPU.
 #
 # *Not run on a GPU yet. The outputs on this page come from a run without GPU and network: a model of 135 million parameters on a CPU, and
@@ -47,11 +47,13 @@ if not all(map(find_spec, ("dryrun", "peft", "bitsandbytes"))):  # in Colab: tor
 # ## Which model does your GPU train?
 #
 # Predicted before anything is downloaded: the memory at the peak and the minutes for all rows, both at the high end of the prediction.
+# An update always averages 16 conversations. Where eight at a time do not fit, fewer do, and more such batches make an update.
 # Nobody has published training times of some GPUs, so these have no minutes here. Training needs none.
 
 # %% tags=["fold"]
+import shutil
+
 import pandas as pd
-import psutil
 import torch
 from IPython.display import HTML
 
@@ -60,7 +62,7 @@ from dryrun import Cluster, Job, Refusal, predict
 MODELS = [f"Qwen/Qwen3-{size}" for size in ("14B", "8B", "4B", "1.7B", "0.6B")]
 GPU = torch.cuda.get_device_name() if torch.cuda.is_available() else None  # or a name that `dryrun gpus` lists
 ROWS, HELD_OUT = (800, 32) if GPU else (160, 16)  # conversations to learn, and to judge by
-BATCH, ACCUMULATION, LENGTH = 8, 2, 256  # conversations at a time, such batches in an update, tokens of each at most
+UPDATE, LENGTH = 16, 256  # conversations of an update, tokens of each at most
 
 try:
     predict(Job(MODELS[-1]), CLUSTER := Cluster(GPU or "t4"))
@@ -72,21 +74,28 @@ except Refusal as refused:  # without a prediction the same cells train all the 
         print(f"If it is one of {', '.join(refused.nearest)}, write that name as GPU.")
 
 # %% tags=["fold"]
+def tried(model_name):
+    """(the job, its step, whether it fits) with as many conversations at a time as fit."""
+    for batch in (8, 4, 2, 1):
+        job = Job(
+            model_name, method="qlora", checkpointing=True, batch=batch, accumulation=UPDATE // batch, length=LENGTH,
+        )  # fmt: skip
+        step = predict(job, CLUSTER or Cluster("t4"))  # a step needs about the same memory on any GPU
+        if fits := step.fits if CLUSTER else step.needed.fits(torch.cuda.mem_get_info()[1]):
+            break
+    return job, step, fits
+
+
 found = []
 for model_name in MODELS:
-    job = Job(model_name, method="qlora", checkpointing=True, batch=BATCH, accumulation=ACCUMULATION, length=LENGTH)
-    # a step needs about the same memory on any GPU
-    step, updates = predict(job, CLUSTER or Cluster("t4")), 800 / BATCH / ACCUMULATION
-    fits = step.fits if CLUSTER else step.needed.fits(torch.cuda.mem_get_info()[1])
-    size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and what the merge takes of the host's memory
-    minutes = step.prediction.high * updates / 60 if CLUSTER else None
-    host = psutil.virtual_memory().total / 1e9
-    no = (
-        "GPU memory" if not fits else "time" if CLUSTER and minutes >= 30
-        else "host memory" if size > 0.7 * host else ""
-    )  # fmt: skip
+    job, step, fits = tried(model_name)
+    size = 2 * job.model.parameters / 1e9  # in 16 bits: the download, and the merged model
+    minutes = step.prediction.high * 800 / UPDATE / 60 if CLUSTER else None
+    disk = shutil.disk_usage(".").free / 1e9
+    no = "GPU memory" if not fits else "time" if CLUSTER and minutes >= 30 else "disk" if 2.1 * size > disk else ""
     found.append({
-        "model": model_name, "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
+        "model": model_name, "at a time": job.batch,
+        "GB to download": round(size, 1), "GiB at most": round(step.needed.high / 2**30, 1),
         f"on {GPU or 'a T4'}": step.verdict.short if CLUSTER else "it fits" if fits else "it does not fit",
         "minutes at most": round(minutes) if CLUSTER else "not predicted",
         "possible": f"no: {no}" if no else "yes",
@@ -110,6 +119,8 @@ try:
     KNOWN = Job(MODEL).model.name
 except ValueError:  # a model that dryrun has no name for
     KNOWN = hf_hub_download(MODEL, "config.json")
+BATCH = tried(KNOWN)[0].batch
+ACCUMULATION = UPDATE // BATCH
 # T4 and older have no bf16, and fp16 needs a loss scaler, which `Trainer` brings.
 half = torch.bfloat16 if GPU and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 dtype = half if GPU else torch.float32
@@ -149,8 +160,9 @@ print(f"Checkpoints and the adapter go to {FOLDER}/.")
 # %% [markdown]
 # ## Data: conversations, and labels on the answers
 #
-# Yours would be lines of questions and answers too. `tokens_of` writes each as the model's own chat template does, and puts
-# `-100` on all tokens of the question: the loss counts the answer alone.
+# For your own data give `OWN`: lines of JSON, pasted or in a file, or a dataset on the Hub. Each row has a `question` and an `answer`.
+# `tokens_of` writes each as the model's own chat template does, and puts `-100` on all tokens of the question, so the loss counts
+# the answer alone.
 
 # %%
 import json
@@ -161,12 +173,39 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
 if tokenizer.pad_token is None:
     tokenizer.pad_token = tokenizer.eos_token
-file = hf_hub_download(DATA, "sql_create_context_v4.json", repo_type="dataset")
-table = random.Random(0).sample(json.loads(Path(file).read_text(encoding="utf-8")), ROWS + HELD_OUT)
+
+
+OWN = ""  # lines of {"question": ..., "answer": ...}, or a file of them, or a dataset on the Hub; "": the example
+
+
+def rows_of(own):
+    """Rows with a question and an answer: from lines of JSON, from a file of them, or from the Hub."""
+    is_text = own.lstrip().startswith("{")
+    if is_text or Path(own).is_file():
+        lines = (own if is_text else Path(own).read_text("utf-8")).splitlines()
+        table = [json.loads(line) for line in lines if line.strip()]
+    else:
+        from datasets import load_dataset
+
+        table = list(load_dataset(own, split="train"))
+    if not {"question", "answer"} <= set(table[0]):
+        named = ", ".join(table[0])
+        raise ValueError(f"OWN: its rows have {named}. Fix: call two of these columns question and answer")
+    return table
+
+
+if OWN:
+    table = rows_of(OWN)
+    HELD_OUT = max(1, min(HELD_OUT, len(table) // 10))
+    random.Random(0).shuffle(table)
+else:
+    file = hf_hub_download(DATA, "sql_create_context_v4.json", repo_type="dataset")
+    table = random.Random(0).sample(json.loads(Path(file).read_text(encoding="utf-8")), ROWS + HELD_OUT)
 
 
 def question(row):
-    return [{"role": "user", "content": f"{row['context']}\n\n{row['question']} Answer with one SQL query."}]
+    asked = f"{row['context']}\n\n{row['question']} Answer with one SQL query." if "context" in row else row["question"]
+    return [{"role": "user", "content": asked}]
 
 
 def tokens_of(row):
@@ -194,7 +233,7 @@ HTML(pd.DataFrame([row for row, _ in learned[:3]]).to_html(index=False))
 # %%
 import gc
 
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 
@@ -429,8 +468,6 @@ HTML(pd.DataFrame(list(shown)[:3], columns=["question", "before", "after", "righ
 # The adapter is small, and needs the original model beside it. `PeftModel.from_pretrained` opens it from the folder, and from the Hub by the name in `PUSH_TO`.
 
 # %%
-import shutil
-
 model.save_pretrained(FOLDER / "adapter")
 tokenizer.save_pretrained(FOLDER / "adapter")
 if PUSH_TO:
@@ -448,21 +485,43 @@ print(f"{Path(archive).name}: {Path(archive).stat().st_size / 1e6:,.0f} MB")
 # ## A merged model
 #
 # Merged into the weights in 16 bits, model and adapter are one model that every server
-# opens. The merge runs in the host's memory, on weights that were never rounded to 4 bits. It stays on the session's disk, because it would
-# fill a free Drive, and the adapter makes it again. Should the host run out of memory here, the adapter is saved already.
+# opens. The merge goes file by file over weights that were never rounded to 4 bits, so the host's memory holds one file and never the
+# whole model. The result stays on the session's disk, because it would fill a free Drive, and the adapter makes it again.
 
 # %%
+from huggingface_hub import snapshot_download
+from safetensors.torch import load_file, save_file
+
 model = trainer = None
 gc.collect()
 if GPU:
     torch.cuda.empty_cache()
 
-base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16)
-merged = PeftModel.from_pretrained(base, FOLDER / "adapter").merge_and_unload()
-merged.save_pretrained(HERE / "merged")
-tokenizer.save_pretrained(HERE / "merged")
-if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * merged.get_memory_footprint():  # else the host would need minutes
-    print(answers(merged.to(torch.device(0) if GPU else "cpu"), held_out[:1])[0])
+adapter, merged_to = FOLDER / "adapter", HERE / "merged"
+checkpoint = Path(MODEL if Path(MODEL).is_dir() else snapshot_download(MODEL, ignore_patterns=["*.bin", "*.gguf"]))
+settings = json.loads((adapter / "adapter_config.json").read_text())
+factors = load_file(adapter / "adapter_model.safetensors")
+factors = {name.removeprefix("base_model.model."): factor for name, factor in factors.items()}
+shutil.copytree(  # configuration and tokenizer
+    checkpoint, merged_to, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", ".*"), dirs_exist_ok=True,
+)  # fmt: skip
+for file in sorted(checkpoint.glob("*.safetensors")):
+    tensors = load_file(file)
+    for name, weight in tensors.items():
+        layer = name.removesuffix(".weight")
+        if f"{layer}.lora_A.weight" in factors:
+            a, b = factors.pop(f"{layer}.lora_A.weight"), factors.pop(f"{layer}.lora_B.weight")
+            added = settings["lora_alpha"] / settings["r"] * b.float() @ a.float()
+            tensors[name] = (weight.float() + added).to(weight.dtype)
+    save_file(tensors, merged_to / file.name, metadata={"format": "pt"})
+if factors:
+    left = next(iter(factors))
+    raise ValueError(f"no file has a weight for {left}: merge by `merge_and_unload` of peft in place of this cell")
+
+size = sum(file.stat().st_size for file in merged_to.glob("*.safetensors"))
+if not GPU or torch.cuda.mem_get_info()[0] > 1.3 * size:  # else the host would need minutes
+    merged = AutoModelForCausalLM.from_pretrained(merged_to, dtype="auto", device_map=0 if GPU else "cpu")
+    print(answers(merged, held_out[:1])[0])
 base = merged = None
 
 # %% [markdown]
@@ -476,8 +535,7 @@ base = merged = None
 # python llama.cpp/convert_hf_to_gguf.py finetuned/Qwen3-4B/merged --outfile finetuned.gguf --outtype q8_0
 # ```
 #
-# Leave out the converter's own requirements: they install transformers 4, which cannot open a tokenizer that transformers 5 has
-# saved. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).
+# Leave out the converter's own requirements, because they install transformers 4 in place of yours. [More on serving](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#use).
 #
 # ## Clean up
 #
@@ -492,7 +550,7 @@ for folder in sorted({*FOLDER.iterdir(), *HERE.iterdir()}):
 # %% [markdown]
 # ## With your data
 #
-# - **Your lines**: give `table` a list of `{"context": ..., "question": ..., "answer": ...}`, or rewrite `question` for rows of another shape.
-# - **Longer ones**: `LENGTH` is the longest that is kept. Double it and halve `BATCH`: the first table says whether it fits.
+# - **Your rows**: give `OWN`. For rows of another shape rewrite `question`.
+# - **Longer ones**: `LENGTH` is the longest that is kept. Double it, and the first table says how many at a time still fit.
 # - **How many?** A few hundred teach a form. [What makes them good, and what the model forgets](https://performance-and-scalability.github.io/performance-and-scalability/training/post-training/#forgetting).
 # - **It fails?** [What you see, why, and the fix](https://performance-and-scalability.github.io/performance-and-scalability/recipes/8b-on-24gb/#trouble).

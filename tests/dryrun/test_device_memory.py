@@ -163,6 +163,19 @@ def test_a_row_with_fp32_weights_under_fsdp_has_fp32_state():
     assert held[1] == pytest.approx(2 * held[0])
 
 
+@pytest.mark.parametrize("name", ["adamw_8bit", "adamw_8bit_all"])
+def test_adamw_in_8_bits_keeps_of_a_weight_what_bitsandbytes_keeps(name):
+    from bitsandbytes.optim import AdamW8bit
+
+    weight = torch.nn.Parameter(torch.randn(4096, 256))
+    weight.grad = torch.randn_like(weight)
+    optimizer = AdamW8bit([weight])
+    optimizer.step()
+    kept = {what: state.numel() * state.element_size() for what, state in optimizer.state[weight].items() if torch.is_tensor(state)}
+    of_weights = sum(size for what, size in kept.items() if not what.startswith("qmap"))  # these are as large for any weight
+    assert of_weights == optimizers.OPTIMIZERS[name].state * weight.numel()
+
+
 def test_an_unknown_optimizer_is_not_taken_for_adamw():
     with pytest.raises(ValueError, match="optimizer='adamv' is not known, did you mean 'adamw'"):
         Setting("l4", optimizer="adamv")

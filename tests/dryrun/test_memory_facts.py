@@ -30,6 +30,19 @@ def test_the_table_says_what_the_models_own_code_says(name):
     assert memory_facts.table()[name] == profile_trace.memory_facts_of(name)
 
 
+# Their embeddings are of another width than the model, and of each layer.
+OTHER_EMBEDDINGS = {"opt-350m", "gemma-4-e2b"}
+
+
+def test_a_token_reads_all_weights_but_those_of_experts_and_embeddings():
+    shares = {}
+    for name, model in memory_facts.table().items():
+        of = model["traced"]
+        apart = of.get("experts", [0])[0] + of["vocabulary"] * of["width"] * (1 if of.get("tied") else 2)
+        shares[name] = of["dense_weights"] / (model["parameters"] - apart)
+    assert {name for name, share in shares.items() if not 0.97 < share <= 1} == OTHER_EMBEDDINGS
+
+
 @pytest.mark.parametrize("name, spelled", [("gpt-oss-120b", "openai/gpt-oss-120b"), ("deepseek-v3", "DeepSeek-R1"), ("kimi-k2", "Kimi K2"),
                                            ("meta-llama-3-8b", "meta-llama/Meta-Llama-3-8B"), ("llama3-8b", "meta-llama/Llama-3.1-8B"),
                                            ("qwen3.6-35b-a3b", "Qwen/Qwen3.6-35B-A3B")])  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from programs import SNIPPETS, run
+from torch.distributed.checkpoint import FileSystemReader
 from torch.utils.data import DataLoader, DistributedSampler
 from transformers import AutoModelForCausalLM, LlamaConfig, set_seed
 
@@ -150,6 +151,9 @@ def test_an_average_of_shards_that_is_killed_goes_on_as_if_nothing_had_been(tmp_
     second = run("sharding/ema.py", processes=2, start=first.folder)
     stopped = killed("sharding/ema.py", update=3, processes=2, start=first.folder, folder=tmp_path / "stopped")
     assert {path.parent.name for path in stopped.glob("checkpoint/*/.metadata")} == {"4"}
+    saved = FileSystemReader(stopped / "checkpoint" / "4").read_metadata().state_dict_metadata
+    of = {kind: {name.partition(".")[2] for name in saved if name.startswith(kind)} for kind in ("average.", "model.")}
+    assert of["average."] and of["average."] <= of["model."]
     again = run("sharding/ema.py", processes=4, start=stopped)  # on another number of ranks, too
     assert printed(again) == pytest.approx(printed(second), abs=TOLERANCE)
     assert printed(second) < printed(first)

@@ -71,7 +71,7 @@ def test_each_answer_is_what_its_command_prints(site, index, gpu):
 def test_what_no_gpu_answers_is_in_the_index_with_its_reason_and_in_no_file(site, index):
     (bert,) = (model for model in index["models"] if model["name"] == "bert-large-cls")
     assert {error for error in bert["refused"].values()} == {
-        "bert-large-cls: BertForSequenceClassification generates no text, and that is what is asked here"
+        "model='bert-large-cls': BertForSequenceClassification generates no text, and that is what is asked here"
     }
     found = read(site, index["address"].format(model="bert-large-cls", gpu="l4"))["answers"]
     asked = {" ".join(one["command"].split()[1:-2]) for one in found if "--gpus" not in one["command"]}
