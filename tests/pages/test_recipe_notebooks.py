@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -320,7 +321,7 @@ def colab(elsewhere, monkeypatch):
 def kept(tmp_path, **names):
     """Runs the cells that say where results go and that keep the adapter, up to the merge."""
     saved = SimpleNamespace(save_pretrained=lambda folder: (folder.mkdir(parents=True, exist_ok=True), (folder / "adapter.bin").write_text("1")))
-    names = {"sys": sys, "MODEL": "Qwen/Qwen3-4B", "model": saved, "tokenizer": saved} | names
+    names = {"sys": sys, "shutil": shutil, "MODEL": "Qwen/Qwen3-4B", "model": saved, "tokenizer": saved} | names
     run_cells(names, "COLAB, DRIVE")
     where = names["FOLDER"]
     if where.is_absolute():

@@ -148,7 +148,7 @@ def test_a_mac_is_asked_for_its_memory_and_answers_for_one_reader(ask):
 
 def test_a_mac_that_is_chosen_is_asked_in_the_format_that_is_usual_there(ask):
     page = ask("?task=infer&model=qwen3-8b&gpu=l4")
-    for gpu, weights in (("m4-max", "q4_k_m"), ("l4", "bf16")):
+    for gpu, weights in (("m4-max", "q4_k_m"), ("l4", "published")):
         page.locator("input[name=gpu]").fill(gpu)
         page.keyboard.press("Tab")
         page.locator(f".planner-echo:has-text('{gpu[:2].upper()}')").wait_for(timeout=1000 * SECONDS)
