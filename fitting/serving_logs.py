@@ -26,9 +26,10 @@ KV_BYTES = {"auto": 2.0, "f16": 2.0, "bfloat16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.
 LATENT_FP8 = {"glm-5": (656 / 1152, 132 / 256), "deepseek-v4": (584 / 1024, 584 / 1024)}
 NEVER_16_BITS = ("deepseek-v4",)  # whose cache has a format of its own, so that "auto" does not mean 16 bits
 ROUNDED = 0.02  # by which tokens and printed concurrency may differ before the second one counts
-FAMILIES = ("deepseek-v2", "deepseek-v3", "deepseek-v4", "gemma-3", "gemma-4", "glm", "gpt-oss", "kimi", "llama", "meta-llama", "minimax", "mistral",
-            "nemotron", "qwen2.5", "qwen3.5", "qwen3.6", "qwen3")  # fmt: skip
-UNLISTED = "not listed"
+FAMILIES = {"deepseek-v2": "DeepSeek V2", "deepseek-v3": "DeepSeek V3 and R1", "deepseek-v4": "DeepSeek V4", "gemma-3": "Gemma 3", "gemma-4": "Gemma 4",
+            "glm": "GLM", "gpt-oss": "gpt-oss", "kimi": "Kimi K2", "llama": "Llama", "meta-llama": "Llama", "minimax": "MiniMax M2", "mistral": "Mistral Small",
+            "nemotron": "Nemotron 3", "qwen2.5": "Qwen2.5", "qwen3.5": "Qwen3.5 and 3.6", "qwen3.6": "Qwen3.5 and 3.6", "qwen3": "Qwen3"}  # fmt: skip
+UNLISTED = "not listed by dryrun"
 
 
 def rows():
@@ -43,7 +44,7 @@ def rows():
 
 def family(row):
     """Of models that share their code."""
-    return next((one for one in FAMILIES if (row["name"] or "").startswith(one)), UNLISTED)
+    return next((label for start, label in FAMILIES.items() if (row["name"] or "").startswith(start)), UNLISTED)
 
 
 @lru_cache(maxsize=None)
