@@ -23,8 +23,7 @@ SIXTEEN_BITS = 2.0  # bytes of an element of the cache that `dryrun` predicts
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bfloat16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp4_e2m1": 0.5,
             "q8_0": 8.5 / 8, "q4_0": 4.5 / 8, "iq4_nl": 4.5 / 8}  # fmt: skip
 # Of a latent with an index beside it, in vLLM's fp8: 512 values, their scales and 64 values in 16 bits; an index of 128 values and a scale.
-LATENT_FP8 = {"glm-5": (656 / 1152, 132 / 256), "deepseek-v4": (584 / 1024, 584 / 1024)}
-NEVER_16_BITS = ("deepseek-v4",)  # whose cache has a format of its own, so that "auto" does not mean 16 bits
+LATENT_FP8 = {"glm-5": (656 / 1152, 132 / 256)}
 ROUNDED = 0.02  # by which tokens and printed concurrency may differ before the second one counts
 FAMILIES = {"deepseek-v2": "DeepSeek V2", "deepseek-v3": "DeepSeek V3 and R1", "deepseek-v4": "DeepSeek V4", "gemma-3": "Gemma 3", "gemma-4": "Gemma 4",
             "glm": "GLM", "gpt-oss": "gpt-oss", "kimi": "Kimi K2", "llama": "Llama", "meta-llama": "Llama", "minimax": "MiniMax M2", "mistral": "Mistral Small",
@@ -47,7 +46,7 @@ def family(row):
     return next((label for start, label in FAMILIES.items() if (row["name"] or "").startswith(start)), UNLISTED)
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=256)
 def known(name):
     """What one decoded token of a model keeps, from its profile or from the table of memory: nothing is traced."""
     workload = Workload(name, 1, 1, kind="decode", compiled=True)
@@ -106,7 +105,7 @@ def why_not_cache(row):
         return "the log does not say it"
     if row["name"] is None:
         return "dryrun does not list the model"
-    if element(row["kv_dtype"]) is None or (row["kv_dtype"] == "auto" and row["name"].startswith(NEVER_16_BITS)):
+    if element(row["kv_dtype"]) is None:
         return "the format of the cache is not known"
     if row["gpus"] is None:
         return "the number of GPUs is not said"

@@ -55,25 +55,45 @@ def test_a_cache_is_that_of_the_log_for_heads_windows_latents_and_indexes(compar
     assert serving_logs.ratios(found)
 
 
-def test_a_digit_that_changed_is_caught(monkeypatch, tmp_path):
-    text = serving_logs.LOGS.read_text(encoding="utf-8")
-    changed = json.loads(text)
+# Speculative tokens, tokens of a prompt in layers with a window, padded pages, and a GPU with less room than the one that the log shows.
+CACHES_THAT_ARE_OFF = ("nemotron-3-super", "gemma4_26b_a4b_bf16", "club-3090/issues/612", "club-3090/issues/652", "club-3090/pull/594", "issues/13061")
+
+
+def far_off(compared):
+    """Addresses of caches that are not those of the log, beside the known ones."""
+    caches = {row["url"]: cache for row, _, cache in compared if not isinstance(cache, str)}
+    return [url for url, ratio in caches.items() if abs(ratio - 1) > 0.012 and not any(part in url for part in CACHES_THAT_ARE_OFF)]
+
+
+def changed_copy(folder, change):
+    """A copy of the logs with a change in one row whose cache is compared."""
+    changed = json.loads(serving_logs.LOGS.read_text(encoding="utf-8"))
     row = next(row for row in changed["rows"] if row["kv_gib"] and not serving_logs.why_not_cache(row))
-    before = serving_logs.cache(row) / row["kv_gib"]
-    assert before == pytest.approx(1, abs=0.02) and not serving_logs.cache(row) / (row["kv_gib"] + 1) == pytest.approx(1, abs=0.02)
-    row["kv_gib"] = -row["kv_gib"]
-    copy = tmp_path / "serving_logs.json"
+    row.update(change(row))
+    copy = folder / "serving_logs.json"
     copy.write_text(json.dumps(changed), encoding="utf-8")
+    return copy, row["url"]
+
+
+def test_all_caches_but_a_known_few_are_those_of_the_log(compared):
+    assert far_off(compared) == []
+
+
+def test_a_digit_that_changed_is_caught(monkeypatch, tmp_path):
+    copy, url = changed_copy(tmp_path, lambda row: {"kv_gib": row["kv_gib"] + 1})
+    monkeypatch.setattr(serving_logs, "LOGS", copy)
+    assert far_off(serving_logs.compared()) == [url]
+
+
+def test_a_figure_that_cannot_be_is_caught(monkeypatch, tmp_path):
+    copy, _ = changed_copy(tmp_path, lambda row: {"kv_gib": -row["kv_gib"]})
     monkeypatch.setattr(serving_logs, "LOGS", copy)
     with pytest.raises(ValueError, match="compare the row with its log"):
         serving_logs.rows()
 
 
 def test_a_row_without_an_address_is_caught(monkeypatch, tmp_path):
-    changed = json.loads(serving_logs.LOGS.read_text(encoding="utf-8"))
-    changed["rows"][0]["url"] = ""
-    copy = tmp_path / "serving_logs.json"
-    copy.write_text(json.dumps(changed), encoding="utf-8")
+    copy, _ = changed_copy(tmp_path, lambda row: {"url": ""})
     monkeypatch.setattr(serving_logs, "LOGS", copy)
     with pytest.raises(ValueError, match="cannot be"):
         serving_logs.rows()
