@@ -112,7 +112,11 @@ def why_not_cache(row):
     if row.get("kept"):
         return "the engine keeps more"
     traced = known(row["name"])
-    return "the context is not said" if row["context"] is None and (traced.window_keys or traced.state) and not row.get("part") else ""
+    if row.get("part") or not (traced.window_keys or traced.state):
+        return ""
+    if row["context"] is None:
+        return "the context is not said"
+    return "the concurrency is not said" if row["engine"] == "vLLM" and not row.get("concurrency") else ""  # see `tokens`
 
 
 def compared():
