@@ -67,7 +67,7 @@ warnings.simplefilter("ignore")
 import matplotlib.pyplot as plt
 
 from dryrun.cost import timing
-from fitting import contexts, judged, published, without
+from fitting import contexts, judged, published, serving_logs, without
 from dryrun.answer.answer import answer, usable
 from dryrun.tables.hardware import CAPACITY, ON_PAGES, accelerator
 from dryrun.cost.timing import training_step
@@ -374,6 +374,52 @@ claim("context-messages", "Messages of one GPU that say what is not PyTorch's",
       len(contexts.messages(alone=True)), "", kind="derived", at_least=15, at_most=500)
 claim("capacity-usual", "Part of its memory that an NVIDIA GPU offers to programs, in the median",
       100 * CAPACITY, "%", kind="derived", at_least=96, at_most=100)
+
+# %% [markdown]
+# A server says at its start what its weights and its KV cache take. Such logs are in many public issues, so what `dryrun` says of the same
+# model, format and context is compared with them. A log that speaks of something else has a reason, and counts as one that was not compared.
+
+# %%
+served = serving_logs.compared()
+
+
+def off_by(which):
+    """Percent by which each log's figure is missed: 1 of weights, 2 of the cache."""
+    return [100 * abs(ratio - 1) for ratio in serving_logs.ratios(one[which] for one in served)]
+
+
+families = {}
+for one in served:
+    families.setdefault(serving_logs.family(one[0]), []).append(one)
+
+
+def in_family(of, which):
+    """(logs that were compared, predicted / logged at their median)"""
+    found = serving_logs.ratios(one[which] for one in of)
+    return len(found), statistics.median(found) if found else None
+
+
+shown = sorted(families.items(), key=lambda each: (each[0] == serving_logs.UNLISTED, each[0]))
+table("server-families", "Weights and KV cache as servers logged them at their start, and predicted, at the median",
+      {"family": "Family", "logs": "Logs", "weights": "Weights compared", "weights_off": "Predicted / logged weights",
+       "cache": "Caches compared", "cache_off": "Predicted / logged cache"},
+      [{"family": family, "logs": len(of), "weights": in_family(of, 1)[0], "weights_off": in_family(of, 1)[1],
+        "cache": in_family(of, 2)[0], "cache_off": in_family(of, 2)[1]} for family, of in shown], kind="derived")
+# %% [markdown]
+# Most caches are as the logs say. Weights are off where a checkpoint keeps layers in 16 bits that its format's name does not tell.
+
+# %%
+for name, sentence, value, unit, least, most in (
+    ("server-logs", "Start-up logs of servers that others published", len(served), "", 120, 1000),
+    ("server-logs-apart", "Start-up logs of which neither weights nor cache could be compared",
+     sum(isinstance(one[1], str) and isinstance(one[2], str) for one in served), "", 5, 100),
+    ("server-weights", "Median error of the weights that servers logged", statistics.median(off_by(1)), "%", 0.3, 3),
+    ("server-weights-close", "Logged weights that were predicted within 5 %",
+     100 * sum(error < 5 for error in off_by(1)) / len(off_by(1)), "%", 60, 100),
+    ("server-cache-close", "Logged KV caches that were predicted within 2 %",
+     100 * sum(error < 2 for error in off_by(2)) / len(off_by(2)), "%", 80, 100),
+):
+    claim(name, sentence, value, unit, kind="derived", at_least=least, at_most=most)
 
 # %% [markdown]
 # The guide says which wishes are not met, and why.

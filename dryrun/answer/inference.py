@@ -13,9 +13,10 @@ from functools import cached_property
 from ..cost import decoding, shared_memory, timing
 from ..cost.roofline import BEFORE_AMPERE
 from ..cost.traces import traced
+from ..models import models
 from ..models.config_file import INSTALL
 from ..step.workload import Traced, Workload
-from ..tables.formats import OF_LLAMA_CPP, WEIGHT_BYTES, WHOLE_MODEL
+from ..tables.formats import K_BLOCK, OF_LLAMA_CPP, UNEVEN_ROWS, WEIGHT_BYTES, WHOLE_MODEL
 from ..tables.hardware import GiB
 from ..tables.refusal import Refusal
 from .job import LARGEST_COUNT, Cluster, Generation
@@ -51,7 +52,15 @@ class Served:
         of_ends = WEIGHT_BYTES[stored] if stored in WHOLE_MODEL else 2.0
         experts = self.traced.experts.parameters if rest != stored and self.traced.experts else 0
         of_layers = (self.traced.parameters - ends) * WEIGHT_BYTES[rest] + experts * (WEIGHT_BYTES[stored] - WEIGHT_BYTES[rest])
-        return (of_layers + ends * of_ends) / self.gpus
+        return (of_layers + ends * of_ends + self._uneven) / self.gpus
+
+    @property
+    def _uneven(self) -> float:
+        """Bytes that experts take more in a K-quant of llama.cpp, because the rows of their down projections do not divide into its blocks."""
+        experts, more = self.traced.experts, UNEVEN_ROWS.get(self.generation.weights)
+        if not (experts and more) or self.traced.width % K_BLOCK or not models.expert_width(self.generation.model.text) % K_BLOCK:
+            return 0.0
+        return experts.parameters / 3 * more  # one of an expert's three matrices
 
     @property
     def tokens(self) -> int:

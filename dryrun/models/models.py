@@ -86,6 +86,13 @@ def stored(model: str) -> Stored:
     return of_values(values_of(model), is_mixture(model))
 
 
+def expert_width(model: str) -> int:
+    """How many values one expert of a mixture has between its matrices, as its configuration says; 0 where that is not known."""
+    fields = class_and_fields(model)[1]
+    of_text = fields.get("text_config")
+    return int((of_text if isinstance(of_text, dict) else fields).get("moe_intermediate_size") or 0)
+
+
 def without_layers(values: dict[str, Any]) -> str:
     """The text of a config.json whose `quantization_config` lists every layer, with what it comes to in place of the list."""
     text = values.get("text_config")
