@@ -54,7 +54,8 @@ export const briefOf = answer => {
     if (!shown) return
     inSight.observe(shown)
     const yours = [...answer.querySelectorAll("dt")].find(one => one.textContent === "Yours")
-    const mine = yours?.nextElementSibling?.textContent.match(/: ([^:]+)/)?.[1]
+    const said = yours?.nextElementSibling?.firstChild?.textContent // and not its buttons
+    const mine = said?.match(/: ([^:]+)/)?.[1]
     element.textContent = summary(found, (shown.querySelector("b") ?? shown).textContent, mine)
   }
   return { verdict, wait, show }
