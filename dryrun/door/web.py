@@ -44,7 +44,7 @@ def row(arguments: list[str]) -> dict[str, Any]:
         cluster = command.cluster_of(options)
         if options.verb == "infer":
             return _served(inference.serve(command.generation_of(options), cluster))
-        return _step(answer.of_job(command.job_of(options), cluster, options.strategy))
+        return _step(answer.of_job(command.job_of(options), cluster, options.strategy, ran=options.ran))
     except (ValueError, ModuleNotFoundError) as error:
         return _refused(error, arguments)
 

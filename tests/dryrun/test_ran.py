@@ -8,7 +8,7 @@ import pytest
 from dryrun import Cluster, Job, plan, predict
 from dryrun.cost.ran import KINDS, Ran, carried
 from dryrun.cost.timing import fitted
-from dryrun.door import command
+from dryrun.door import command, web
 from fitting.carried import _judged, pairs_of, share_of
 
 JOB, GPU = Job("llama3.2-1b", checkpointing=True), Cluster("rtx-4090")
@@ -98,3 +98,8 @@ def test_errors_that_a_machine_shares_are_left_out_where_four_sources_show_it():
     one = _judged("forward", pairs)
     assert one["kept"] and one["share"] > 0.8 and one["median_given"] < one["median"] / 3
     assert not _judged("forward", {source: pairs[source] for source in "abc"})["kept"]
+
+
+def test_a_row_of_the_page_s_table_follows_it_too():
+    plain, then = (web.row([*ASKED, *more])["tokens_per_second"] for more in ([], ["--ran", "one:1.2"]))
+    assert then < 0.9 * plain

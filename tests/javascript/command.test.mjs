@@ -80,7 +80,8 @@ test("an answer of the site is that of the same question, and no error", () => {
 })
 
 test("a table asks about each GPU that can train, or each model, the rest as it is", () => {
-  const lines = questions(question({ memory: "64" }), "gpu").map(words => words.join(" "))
+  const lines = questions(question({ memory: "64", ran: "one:1.13" }), "gpu").map(words => words.join(" "))
+  assert.ok(lines.every(one => !one.includes("--ran")), "what ran on one GPU says nothing of others")
   assert.ok(lines.includes("train qwen3-8b --gpu t4 --lora --checkpointing") && !lines.some(one => one.includes("m4-max")))
   const ofModels = questions(question({ task: "infer", gpu: "m4-max", memory: "64" }), "model").map(words => words.join(" "))
   assert.ok(ofModels.includes("infer llama3-70b --gpu m4-max --memory 64"))

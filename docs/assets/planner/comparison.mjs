@@ -21,8 +21,11 @@ export const questions = (question, axis) => {
   const isOfGpus = axis === "gpu", { gpus, models } = question.offered
   const names = isOfGpus ? gpus.filter(one => question.infer || one.trains) : models
   return names.map(({ name }) => {
-    const words = short(question), memory = words.indexOf("--memory") // of one machine
-    if (isOfGpus && memory >= 0) words.splice(memory, 2)
+    const words = short(question)
+    for (const ofOneMachine of isOfGpus ? ["--memory", "--ran"] : []) {
+      const at = words.indexOf(ofOneMachine)
+      if (at >= 0) words.splice(at, 2)
+    }
     words[isOfGpus ? words.indexOf("--gpu") + 1 : 1] = name
     return words
   })
