@@ -141,7 +141,6 @@ def test_two_slow_nodes_are_slower_than_one_under_fsdp2_and_not_under_hsdp():
 ERRORS = {
     "nodes": {"gpus": 7, "nodes": 2, "network": "10 GbE"},
     "network": {"gpus": 16, "nodes": 2, "network": "100GbE"},
-    "no_network": {"gpus": 16, "nodes": 2},
 }
 
 
