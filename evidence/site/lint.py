@@ -24,6 +24,7 @@ from . import (
     hygiene,
     links,
     locks,
+    model_rows,
     pages,
     prose,
     record_blocks,
@@ -56,8 +57,8 @@ def check():
 
 
 def check_repository():
-    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, in locks and in the data sheets."""
-    return [*hygiene.check(), *repository_docs.check(), *locks.check(), *check_data_sheets()]
+    """All findings outside of the pages: in any tracked file, in README and CONTRIBUTING, in locks, in the data sheets and in rows of models."""
+    return [*hygiene.check(), *repository_docs.check(), *locks.check(), *check_data_sheets(), *model_rows.check()]
 
 
 def check_data_sheets():
