@@ -8,7 +8,6 @@ import math
 import re
 from functools import cache
 
-from .. import __version__
 from ..answer.arguments import Parser
 from ..answer.job import ATTENTIONS, FASTEST, LARGEST_COUNT, OBJECTIVES, PRECISIONS, PUBLISHED, SLOWEST
 from ..cost.ran import WRITTEN, Ran
@@ -99,6 +98,8 @@ UNLESS = ("fits", "may-fit")
 @cache
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of all commands but those with parsers of their own."""
+    from .. import __version__  # not above: `command` first asks whether this package is ours
+
     parser = Parser(prog="dryrun", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"dryrun {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")

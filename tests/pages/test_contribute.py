@@ -28,13 +28,13 @@ def test_a_step_that_one_timed_is_printed_beside_its_prediction_and_as_a_row():
 
 
 def test_every_message_of_the_page_is_one_that_the_code_gives():
-    code = "".join(path.read_text() for path in sorted((ROOT / "evidence").rglob("*.py")))
+    code = "".join(path.read_text() for folder in ("evidence", "dryrun/tables") for path in sorted((ROOT / folder).rglob("*.py")))
     table = (ROOT / "docs" / "contribute.md").read_text().split("| Message |")[1].split("\n\n")[0]
     messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
     assert len(messages) > 10
     for message in messages:  # an ellipsis stands for what differs from case to case
         for words in filter(None, message.split("…")):
-            assert words in code, f"{message}: nothing in evidence/ says {words!r}"
+            assert words in code, f"{message}: nothing in the code says {words!r}"
 
 
 @pytest.mark.parametrize("name", ["PULL_REQUEST_TEMPLATE.md", "ISSUE_TEMPLATE/figure.yml"])

@@ -101,7 +101,7 @@ def test_programs_are_told_names_that_are_in_the_answers():
 
 def test_the_package_is_of_the_same_version_and_address_as_the_project():
     ours, own = package(), project()
-    assert (ours["version"], ours["urls"]["Repository"]) == (own["version"], own["urls"]["Repository"])
+    assert (dryrun.__version__, ours["urls"]["Repository"]) == (own["version"], own["urls"]["Repository"])
     assert ours["scripts"] == own["scripts"], "whichever of the two is installed has the command"
 
 

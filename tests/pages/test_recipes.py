@@ -107,7 +107,7 @@ def test_on_two_gpus_an_update_has_as_many_conversations_as_on_one_and_rank_0_wr
     states = [json.loads((made.folder / "checkpoints/checkpoint-5/trainer_state.json").read_text()) for made in (one, two)]
     assert [(state["global_step"], state["epoch"]) for state in states] == [(5, 5)] * 2
     losses = [state["log_history"][0]["loss"] for state in states]  # of the fifth step; `train_loss` at the end is rank 0's alone
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0] == pytest.approx(losses[1], rel=3e-3)  # in bf16, whose sums are rounded in another order
     assert AutoTokenizer.from_pretrained(two.folder / "adapter").pad_token
     names = [load_file(made.folder / "adapter" / "adapter_model.safetensors").keys() for made in (one, two)]
     assert names[0] == names[1] and names[0]
