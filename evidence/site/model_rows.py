@@ -4,11 +4,12 @@ field that is misspelt would make another model without a word."""
 import difflib
 import json
 from collections import Counter, defaultdict
-from pathlib import Path
+
+from dryrun.models import models
 
 from ..problems import Problem, read_text
 
-PATH = Path("dryrun/data/configurations.json")
+PATH = models.DATA
 FEWEST = 3  # rows of a class: what all others of these have is no choice of one
 LIKE = 0.9  # of difflib: as a plural is like its singular
 
