@@ -24,7 +24,7 @@ PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.S)
 CAPTION = re.compile(r"(?:cited|derived|measured|predicted|traced)\b(?: on [^:]+)?: ")  # of a table or a chart
 SENTENCE = re.compile(r".+?[.:?!](?=\s|$)")
 SHORT = 4  # words
-LONGEST = 200  # characters of a first sentence
+LONGEST = 170  # characters of a first sentence
 WORD = re.compile(r"[^\s,;:()\[\]{}=\"'`]+")
 DECIMAL = re.compile(r"[\d.,x%+-]*\d\.\d[\d.,x%+-]*$")
 NUMBER = re.compile(r"[\d.,x%+-]+$")
@@ -34,13 +34,14 @@ UNASKED = re.compile(rf"{DECIMAL.pattern}|[\d·]$")  # docs/assets/search/query.
 LARGE, MOST_NUMBERS = 500, 0.25  # words of a section that is a large table, and the share of numbers among them
 NAME = re.compile(r"[^\W\d]{4,}$")  # of a notebook: letters alone
 LEDGER = "evidence/ledger/#"
+ATTRIBUTE = re.compile(r"dryrun/#dryrun\.\w+\.")  # of a class, whose own entry says what it holds
 GLOSSARY = "glossary/#"
 COMMON = (
     "a about after all also am an and any are as at be because been but by can could did do does for from get got had has "
     "have how i if in into is it its just like may me might my no not of on only or our out should so some than that the "
     "their them then there these they this to too use used uses was we were what when where which while who why will with "
     "without would you your "
-    "vs versus "
+    "vs versus although therefore though thus whereas both each even same still such whose "
     "make makes making much please need needs see take takes taking "
     "didn doesn don isn ll re s t ve won wouldn "  # what an apostrophe leaves
     # The rest of lunr's own, which its pipeline leaves out of the index: unknown there, they would pass for typing errors.
@@ -55,7 +56,7 @@ DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in '"\\')
 def slim(index, path=redirects.FILE, bets=best_bets.FILE):
     """Rewrites the index at a path."""
     data = json.loads(Path(index).read_text(encoding="utf-8"))
-    docs = [doc for doc in data["docs"] if not doc["location"].startswith(LEDGER)]
+    docs = [doc for doc in data["docs"] if not doc["location"].startswith(LEDGER) and not ATTRIBUTE.match(doc["location"])]
     explained = {word for doc in docs if not _is_notebook(doc) for word in WORD.findall(_plain(doc["text"]))}
     told = {}  # notebook -> words of its sections so far
     data["docs"] = [_section(doc, explained, told.setdefault(doc["location"].partition("#")[0], set())) for doc in docs]
