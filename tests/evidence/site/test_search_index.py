@@ -72,7 +72,7 @@ def test_a_section_without_prose_keeps_its_words(slimmed):
 def test_a_long_section_without_prose_shows_its_first_words_and_keeps_the_others(slimmed):
     words = [f"word{number:02}" for number in range(40)]
     shown, kept = slimmed({"a/#b": f"<pre><code>{' '.join(words)}</code></pre>"})[0]["a/#b"].split("\n")
-    assert shown == " ".join(words[:28]) and kept == " ".join(words[28:])
+    assert shown == " ".join(words[:24]) and kept == " ".join(words[24:])
 
 
 def test_a_long_sentence_is_cut_where_the_result_ends(slimmed):
